@@ -975,7 +975,7 @@ impl ProtectionDomain {
         };
         let own = match &receives {
             Receives::Own(RecvQueue { queue, .. }) => (queue.log2(), queue.stride(), queue.bus_address()),
-            Receives::Shared { .. } => (0, 0, 0),
+            Receives::Apart(_) | Receives::Shared { .. } => (0, 0, 0),
         };
         let result = device.commands.run(CommandOpcode::CreateQp, qpn, |token| {
             CreateQp {

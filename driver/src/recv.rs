@@ -151,7 +151,8 @@ impl PostRecv<'_> {
         match &mut self.queue {
             Ok(queue) => queue.post(self.device, wr),
             Err(qpn) => {
-                let fix = "its receives come from a shared receive queue, or were taken out; post there".into();
+                let fix =
+                    "its receives come from a shared receive queue, or were taken out; post there".into();
                 Err(refuse(OPERATION, "qpn", u64::from(*qpn), fix))
             }
         }

@@ -92,7 +92,7 @@ fn back(context: &Context, port_num: u8, wc: &ibv_wc, header: &[u8; 40]) -> Resu
     let came =
         Received::parse(header).ok_or(Failure::invalid("grh holds neither an IPv6 nor an IPv4 header"))?;
     let own = gids::as_v6(came.destination);
-    let index = context.gids().iter().position(|gid| *gid == own).ok_or_else(|| {
+    let index = context.gids()?.iter().position(|gid| *gid == own).ok_or_else(|| {
         Failure::text(Errno::INVAL, format!("{} is no address of the port", came.destination))
     })?;
     Ok(ibv_ah_attr {
@@ -157,10 +157,14 @@ pub unsafe extern "C" fn ibv_create_ah_from_wc(
 /// The handle lives, and is not used any more.
 #[no_mangle]
 pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
+    // SAFETY: as promised; a domain outlives its handles.
+    let pd = unsafe { Pd::of((*ah).pd) };
+    if pd.context().is_inherited() {
+        return 0;
+    }
     // SAFETY: as promised.
     let own = unsafe { Ah::back(ah) };
-    // SAFETY: a domain outlives its handles.
-    unsafe { Pd::of((*own.base.get()).pd) }.users.remove();
+    pd.users.remove();
     if let Err(error) = own.handle.destroy() {
         report("ibv_destroy_ah", &error.into());
     }

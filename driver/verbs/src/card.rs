@@ -3,17 +3,18 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ferrowire::{Bus, EventQueue, PortStatus};
+use ferrowire::{Bus, Capabilities, EventQueue, PortStatus};
 use ferrowire_cards::{gids, Place};
 
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::failure::{Failure, Result};
-use crate::fork;
+use crate::fork::{Files, INHERITED};
 use crate::log::say;
 use crate::neighbour::Neighbours;
 use crate::qp::Qp;
@@ -23,8 +24,14 @@ use crate::srq::Srq;
 /// Longest wait for a command: a simulated card on a busy machine is slow.
 const COMMAND: Duration = Duration::from_secs(60);
 
-/// Entries of the event queue that the service thread reads.
+/// Fewest entries of the event queue that the service thread reads.
 const EVENTS: u32 = 256;
+
+/// The card is gone.
+const GONE: Failure = Failure::new(
+    rustix::io::Errno::IO,
+    "the card is gone; end the program, and start the card's server again",
+);
 
 /// The environment variable with the MAC address of a card that has none.
 const MAC: &str = "FERROWIRE_MAC";
@@ -58,18 +65,43 @@ pub struct Card {
     /// What the service thread reads: asynchronous events, and those of completion queues with a channel.
     pub events: EventQueue,
     objects: Mutex<Objects>,
+    /// It takes no calls any more.
     dead: AtomicBool,
+    /// It is that of the process that this one was forked from.
+    inherited: AtomicBool,
+    /// The card that was opened before it.
+    older: AtomicPtr<Card>,
+    /// Its files.
+    _files: Files,
+}
+
+/// The card that was opened last, from which a forked child finds all.
+static NEWEST: AtomicPtr<Card> = AtomicPtr::new(ptr::null_mut());
+
+/// In a forked child: the parent's cards take no calls. Takes no lock and allocates nothing.
+pub fn forget_parent() {
+    let mut next = NEWEST.load(Ordering::Acquire);
+    while !next.is_null() {
+        // SAFETY: a card that is in the list is never freed.
+        let card = unsafe { &*next };
+        card.inherited.store(true, Ordering::Relaxed);
+        card.dead.store(true, Ordering::Relaxed);
+        next = card.older.load(Ordering::Relaxed);
+    }
 }
 
 impl Card {
-    /// Opens the card behind a bus, gives it its addresses, and starts the thread that reads its events.
-    pub fn open(mut bus: Box<dyn Bus>, place: &Place) -> Result<&'static Self> {
-        fork::own(bus.as_mut());
+    /// Opens the card behind a bus, gives it its addresses, and starts the thread that reads its events. `files` are those of the bus.
+    pub fn open(bus: Box<dyn Bus>, files: Files, place: &Place) -> Result<&'static Self> {
         let lifeline = bus.lifeline().map_err(ferrowire::Error::from)?;
         let options =
             ferrowire::ContextOptions { command_timeout: COMMAND, ..ferrowire::ContextOptions::default() };
         let context = ferrowire::Context::open_with(bus, options)?;
-        let mac = address(&context, place)?;
+        let mac = address(context.mac(), place)?;
+        if mac != context.mac() {
+            context.set_mac(mac)?;
+            say!("{place}: MAC address {}", mac.map(|byte| format!("{byte:02x}")).join(":"));
+        }
         let key = gids::key(place);
         let kept = gids::load().map(|mut kept| kept.remove(&key).unwrap_or_default());
         let kept = kept.unwrap_or_else(|error| {
@@ -87,9 +119,11 @@ impl Card {
         if added.is_empty() {
             say!("{place}: the card has no address: give it one with --ip of the simulator, or `ferrowire gids add`");
         }
-        let events = context.create_async_eq(EVENTS)?;
+        let events = context.create_async_eq(events_of(context.capabilities()))?;
         let neighbours = Neighbours::new(&context, mac, &added, &events);
-        let card = Box::leak(Box::new(Self {
+        // Before the card is there for good: without a thread it is given up.
+        let start = service::prepare(lifeline)?;
+        let card: &'static Self = Box::leak(Box::new(Self {
             context,
             mac,
             gids: added,
@@ -97,9 +131,26 @@ impl Card {
             events,
             objects: Mutex::default(),
             dead: AtomicBool::new(false),
+            inherited: AtomicBool::new(false),
+            older: AtomicPtr::new(ptr::null_mut()),
+            _files: files,
         }));
-        service::start(card, lifeline)?;
+        card.enlist();
+        start(card);
         Ok(card)
+    }
+
+    /// Puts it into the list that a forked child goes through.
+    fn enlist(&'static self) {
+        let own = ptr::from_ref(self).cast_mut();
+        let mut older = NEWEST.load(Ordering::Relaxed);
+        loop {
+            self.older.store(older, Ordering::Relaxed);
+            match NEWEST.compare_exchange(older, own, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(other) => older = other,
+            }
+        }
     }
 
     /// The tables of objects, locked.
@@ -107,9 +158,25 @@ impl Card {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether its server has ended, or its bus has failed.
+    /// Whether it takes no calls any more: its server has ended, its bus has failed, or it is [inherited](Self::is_inherited).
+    #[inline]
     pub fn is_dead(&self) -> bool {
         self.dead.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is that of the process that this one was forked from. Then nothing of it is touched: see [`crate::fork`].
+    #[inline]
+    pub fn is_inherited(&self) -> bool {
+        self.inherited.load(Ordering::Relaxed)
+    }
+
+    /// Why it takes no calls.
+    #[cold]
+    pub fn gone(&self) -> Failure {
+        match self.is_inherited() {
+            true => INHERITED,
+            false => GONE,
+        }
     }
 
     /// Notes that it is gone; whether it was there until now.
@@ -128,25 +195,31 @@ impl Card {
     }
 }
 
-/// The MAC address: the card's own, that of the environment, or one made of this machine and the card's name, which stays the same.
-fn address(context: &ferrowire::Context, place: &Place) -> Result<[u8; 6]> {
+/// Entries of the event queue: a completion event waits for room, and any other is lost without. So there is room for one of each object at once, as when
+/// a peer of all queue pairs dies, and for two of each queue pair, which has an error and then its last receive.
+fn events_of(can: &Capabilities) -> u32 {
+    let objects = 2 * u64::from(can.max_qp) + u64::from(can.max_cq) + u64::from(can.max_srq);
+    let largest = 1 << can.max_cq_log2.min(31);
+    u32::try_from(objects.next_power_of_two()).unwrap_or(u32::MAX).clamp(EVENTS.min(largest), largest)
+}
+
+/// The MAC address that a card gets whose own is `own`: that of the environment, its own, or one made of this machine and the card's name, which stays the
+/// same.
+pub fn address(own: [u8; 6], place: &Place) -> Result<[u8; 6]> {
     let set = std::env::var(MAC).ok().filter(|text| !text.is_empty());
-    let new = match &set {
+    match &set {
         Some(text) => parse(text).ok_or_else(|| {
             Failure::text(
                 rustix::io::Errno::INVAL,
                 format!("{MAC}: `{text}`; give six bytes as 02:fe:00:00:00:01"),
             )
-        })?,
-        None if context.mac() != [0; 6] => return Ok(context.mac()),
+        }),
+        None if own != [0; 6] => Ok(own),
         None => {
             let machine = std::fs::read("/etc/machine-id").unwrap_or_default();
-            made(&machine, place.to_string().as_bytes())
+            Ok(made(&machine, place.to_string().as_bytes()))
         }
-    };
-    context.set_mac(new)?;
-    say!("{place}: MAC address {}", new.map(|byte| format!("{byte:02x}")).join(":"));
-    Ok(new)
+    }
 }
 
 fn parse(text: &str) -> Option<[u8; 6]> {

@@ -3,13 +3,11 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use rustix::io::Errno;
-
 use crate::abi::*;
 use crate::context::Context;
 use crate::count::Users;
 use crate::cq::Cq;
-use crate::failure::{number, pointer, report, Failure, Result};
+use crate::failure::{number, pointer, Failure, Result};
 use crate::queue::FdQueue;
 use crate::raw::{object, Raw};
 
@@ -31,6 +29,12 @@ unsafe impl Send for Channel {}
 unsafe impl Sync for Channel {}
 
 impl Channel {
+    /// The context.
+    fn context<'a>(&self) -> &'a Context {
+        // SAFETY: the program does not change it, and a context outlives its channels.
+        unsafe { Context::of((*self.base.get()).context) }
+    }
+
     /// A completion queue more or less has it; `refcnt` says so.
     pub fn use_by_one(&self, more: bool) {
         let change = if more {
@@ -72,13 +76,16 @@ pub unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *
 #[no_mangle]
 pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     // SAFETY: as promised.
-    if let Err(failure) = unsafe { Channel::of(channel) }.users.none("completion channel") {
+    let shared = unsafe { Channel::of(channel) };
+    if shared.context().is_inherited() {
+        return 0;
+    }
+    if let Err(failure) = shared.users.none("completion channel") {
         return number("ibv_destroy_comp_channel", Err(failure));
     }
     // SAFETY: nothing uses it.
     let own = unsafe { Channel::back(channel) };
-    // SAFETY: a context outlives its channels.
-    unsafe { Context::of((*own.base.get()).context) }.users.remove();
+    own.context().users.remove();
     0
 }
 
@@ -92,9 +99,10 @@ pub unsafe extern "C" fn ibv_get_cq_event(
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
+    const CALL: &str = "ibv_get_cq_event";
     // SAFETY: as promised.
     let channel = unsafe { Channel::of(channel) };
-    let taken = channel.events.take(|event| {
+    let taken = channel.events.take_for(CALL, channel.context(), |event| {
         // SAFETY: an event is removed before its completion queue ends.
         unsafe { Cq::of(event) }.acks.give();
         event
@@ -108,16 +116,7 @@ pub unsafe extern "C" fn ibv_get_cq_event(
             }
             0
         }
-        Err(errno) => {
-            match errno {
-                // These are how programs wait.
-                Errno::AGAIN | Errno::INTR => crate::sys::set_errno(errno),
-                _ => {
-                    report("ibv_get_cq_event", &Failure::new(errno, "the card is gone"));
-                }
-            }
-            -1
-        }
+        Err(()) => -1,
     }
 }
 
@@ -128,7 +127,10 @@ pub unsafe extern "C" fn ibv_get_cq_event(
 #[no_mangle]
 pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint) {
     // SAFETY: as promised.
-    unsafe { Cq::of(cq) }.acks.acknowledge(nevents);
+    let cq = unsafe { Cq::of(cq) };
+    if cq.own().is_ok() {
+        cq.acks.acknowledge(nevents);
+    }
 }
 
 const _: functions::ibv_create_comp_channel = ibv_create_comp_channel;

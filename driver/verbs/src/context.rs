@@ -15,6 +15,7 @@ use crate::count::Users;
 use crate::device::{observing, opened, Device};
 use crate::events::Pending;
 use crate::failure::{Failure, Result};
+use crate::fork::{self, Files, INHERITED};
 use crate::log::say;
 use crate::queue::FdQueue;
 use crate::raw::Raw;
@@ -32,6 +33,8 @@ pub enum Backend {
 pub struct Observer {
     monitor: Monitor,
     gids: Vec<IpAddr>,
+    /// Its files.
+    _files: Files,
 }
 
 /// An open device.
@@ -46,11 +49,8 @@ pub struct Context {
     pub events: FdQueue<Pending>,
     /// Objects of the context.
     pub users: Users,
-}
-
-/// Calls made of a number.
-fn errno(error: Errno, why: &'static str) -> Failure {
-    Failure::new(error, why)
+    /// The process that opened it: see [`fork::generation`].
+    born: u32,
 }
 
 impl Context {
@@ -65,18 +65,32 @@ impl Context {
 
     /// The pointer that programs have.
     pub fn pointer(&self) -> *mut ibv_context {
-        // SAFETY: the member is inside the structure; no reference to it is made.
-        unsafe { std::ptr::addr_of_mut!((*self.verbs.get()).context) }
+        // Of the whole object, from which `of` goes back to it.
+        let whole = std::ptr::from_ref(self).cast_mut().cast::<verbs_context>();
+        // SAFETY: the member is inside the first part of the object; no reference to it is made.
+        unsafe { std::ptr::addr_of_mut!((*whole).context) }
+    }
+
+    /// Whether a process opened it that this one was forked from. Then nothing of it and of its objects is touched: see [`crate::fork`].
+    #[inline]
+    pub fn is_inherited(&self) -> bool {
+        self.born != fork::generation()
+    }
+
+    /// Refuses calls for what is [inherited](Self::is_inherited).
+    pub fn own(&self) -> Result<()> {
+        match self.is_inherited() {
+            true => Err(INHERITED),
+            false => Ok(()),
+        }
     }
 
     /// The card, for what changes it.
     pub fn card(&self) -> Result<&'static Card> {
         match &self.backend {
-            Backend::Card(card) if card.is_dead() => {
-                Err(errno(Errno::IO, "the card is gone; end the program, and start the card's server again"))
-            }
+            Backend::Card(card) if card.is_dead() => Err(card.gone()),
             Backend::Card(card) => Ok(card),
-            Backend::Observer(_) => Err(errno(
+            Backend::Observer(_) => Err(Failure::new(
                 Errno::BUSY,
                 "the card is only observed (FERROWIRE_OBSERVE); run the program without `--observe`",
             )),
@@ -84,15 +98,17 @@ impl Context {
     }
 
     /// What the card holds and can do.
-    pub fn capabilities(&self) -> Capabilities {
-        match &self.backend {
+    pub fn capabilities(&self) -> Result<Capabilities> {
+        self.own()?;
+        Ok(match &self.backend {
             Backend::Card(card) => card.context.capabilities().clone(),
             Backend::Observer(observer) => lock(observer).monitor.capabilities().clone(),
-        }
+        })
     }
 
     /// What the card is.
     pub fn identity(&self) -> Result<Identity> {
+        self.own()?;
         Ok(match &self.backend {
             Backend::Card(card) => card.context.identity()?,
             Backend::Observer(observer) => lock(observer).monitor.identity()?,
@@ -101,6 +117,7 @@ impl Context {
 
     /// The port, as it is now.
     pub fn port(&self) -> Result<PortStatus> {
+        self.own()?;
         match &self.backend {
             Backend::Card(card) => card.port(),
             Backend::Observer(observer) => Ok(lock(observer).monitor.port()?),
@@ -109,6 +126,7 @@ impl Context {
 
     /// How many packets were dropped for a reason.
     pub fn drops(&self, reason: DropReason) -> Result<u64> {
+        self.own()?;
         Ok(match &self.backend {
             Backend::Card(card) => card.context.drop_counter(reason)?,
             Backend::Observer(observer) => lock(observer).monitor.drop_counter(reason)?,
@@ -124,11 +142,12 @@ impl Context {
     }
 
     /// GIDs, in the order of their indices.
-    pub fn gids(&self) -> Vec<Ipv6Addr> {
-        match &self.backend {
+    pub fn gids(&self) -> Result<Vec<Ipv6Addr>> {
+        self.own()?;
+        Ok(match &self.backend {
             Backend::Card(card) => card.gids.iter().map(|ip| gids::as_v6(*ip)).collect(),
             Backend::Observer(observer) => lock(observer).gids.iter().map(|ip| gids::as_v6(*ip)).collect(),
-        }
+        })
     }
 }
 
@@ -142,7 +161,8 @@ fn observe(device: &'static Device) -> Result<Backend> {
     let key = gids::key(&device.place);
     let kept = gids::load().map(|mut kept| kept.remove(&key).unwrap_or_default()).unwrap_or_default();
     let all = gids::merged(mac, monitor.addresses(), kept, monitor.capabilities().ipv6);
-    Ok(Backend::Observer(Box::new(Mutex::new(Observer { monitor, gids: all }))))
+    let _files = Files::note(&monitor.files());
+    Ok(Backend::Observer(Box::new(Mutex::new(Observer { monitor, gids: all, _files }))))
 }
 
 /// Opens a device.
@@ -151,7 +171,8 @@ pub fn open(device: &'static Device) -> Result<*mut ibv_context> {
         true => observe(device)?,
         false => Backend::Card(device.card()?),
     };
-    let events = FdQueue::new().map_err(|error| errno(error, "make an event file; raise `ulimit -n`"))?;
+    let events =
+        FdQueue::new().map_err(|error| Failure::new(error, "make an event file; raise `ulimit -n`"))?;
     let vectors = match &backend {
         Backend::Card(card) => card.context.capabilities().max_eq,
         Backend::Observer(observer) => lock(observer).monitor.capabilities().max_eq,
@@ -159,10 +180,11 @@ pub fn open(device: &'static Device) -> Result<*mut ibv_context> {
     let mut verbs = verbs_context { context: classic(), ..extended() };
     verbs.context.device = device.pointer();
     verbs.context.async_fd = events.fd();
+    let born = fork::generation();
     // Event queue 0 is none.
     verbs.context.num_comp_vectors = vectors.saturating_sub(1).max(1) as i32;
     let context =
-        Box::new(Context { verbs: Raw::new(verbs), device, backend, events, users: Users::default() });
+        Box::new(Context { verbs: Raw::new(verbs), device, backend, events, users: Users::default(), born });
     let context: *mut Context = Box::into_raw(context);
     // SAFETY: it was made just now, and lives until `close`.
     let shared = unsafe { &*context };
@@ -180,14 +202,18 @@ pub fn open(device: &'static Device) -> Result<*mut ibv_context> {
 pub unsafe fn close(context: *mut ibv_context) -> Result<()> {
     // SAFETY: as promised.
     let context = unsafe { Context::of(context) };
+    if context.is_inherited() {
+        return Ok(());
+    }
+    let own: *const Context = context;
+    // Events of the port are not kept for it any more.
+    if let Backend::Card(card) = context.backend {
+        card.objects().contexts.retain(|other| *other != own);
+    }
     if let Err(left) = context.users.none("context") {
         // As with the kernel, what is left goes with the process.
         say!("ibv_close_device: {left}");
         return Ok(());
-    }
-    let own: *const Context = context;
-    if let Backend::Card(card) = context.backend {
-        card.objects().contexts.retain(|other| *other != own);
     }
     // SAFETY: `open` made it of a box; it is in no table any more, and the program gives it back.
     drop(unsafe { Box::from_raw(own.cast_mut()) });
@@ -254,9 +280,9 @@ fn extended() -> verbs_context {
         query_device_ex: Some(query::query_device_ex),
         ibv_destroy_flow: Some(unsupported::destroy_flow),
         // Programs of 2013 call flow steering there.
-        ABI_placeholder2: Some(unsupported::old_destroy_flow),
+        ABI_placeholder2: Some(unsupported::old_destroy_flow()),
         ibv_create_flow: Some(unsupported::create_flow),
-        ABI_placeholder1: Some(unsupported::old_create_flow),
+        ABI_placeholder1: Some(unsupported::old_create_flow()),
         open_qp: Some(unsupported::open_qp),
         create_qp_ex: Some(qp::create_qp_ex),
         get_srq_num: Some(srq::get_srq_num),

@@ -9,11 +9,13 @@ use ferrowire::{Coded, Completion, CompletionQueue, CompletionTarget, CqeOpcode,
 use rustix::io::Errno;
 
 use crate::abi::*;
+use crate::card::Card;
 use crate::channel::Channel;
 use crate::context::Context;
 use crate::count::{Acks, Users};
 use crate::cq_ex;
 use crate::failure::{number, pointer, report, Failure, Result};
+use crate::fork::INHERITED;
 use crate::lock::{Guard, Hold, Lock};
 use crate::raw::{object, Raw};
 
@@ -26,6 +28,7 @@ pub struct Cq {
     /// Its first members are those of `ibv_cq`.
     base: Raw<ibv_cq_ex>,
     polled: Lock<Polled>,
+    card: &'static Card,
     /// Where queue pairs complete.
     pub target: CompletionTarget,
     /// Queue pairs that complete there.
@@ -73,14 +76,9 @@ impl Cq {
         unsafe { Self::of(cq.cast()) }
     }
 
-    /// The pointer that programs have.
-    pub fn pointer(&self) -> *mut ibv_cq {
-        self.base.get().cast()
-    }
-
-    /// The same, of a queue with accessors.
+    /// The pointer of programs to a queue with accessors.
     pub fn pointer_ex(&self) -> *mut ibv_cq_ex {
-        self.base.get()
+        self.pointer().cast()
     }
 
     /// The context.
@@ -125,10 +123,12 @@ impl Cq {
                 format!("comp_vector {}: the device has {vectors} vectors", wanted.vector),
             ));
         }
-        let queue = match wanted.channel.is_null() {
+        let mut queue = match wanted.channel.is_null() {
             true => card.context.create_cq(entries)?,
             false => card.context.create_cq_with_events(entries, &card.events)?,
         };
+        // Where the card is to be let run, `idle` does it, without the lock.
+        queue.leave_progress();
         let target = queue.target();
         let base = ibv_cq_ex {
             context: context.pointer(),
@@ -145,6 +145,7 @@ impl Cq {
                 Polled { queue, batch: [Completion::default(); BATCH], current: Completion::default() },
                 wanted.single_threaded,
             ),
+            card,
             target,
             users: Users::default(),
             acks: Acks::default(),
@@ -174,7 +175,7 @@ impl Cq {
         }
     }
 
-    /// Takes completions behind an entry that belongs to none: it is passed over, and those after it are good.
+    /// Takes completions after an entry that belongs to none: it is passed over, and those after it are good.
     #[cold]
     fn go_on(queue: &mut CompletionQueue, out: &mut [Completion], mut error: Error) -> Result<usize> {
         while let Error::UnexpectedCompletion { .. } = error {
@@ -188,26 +189,35 @@ impl Cq {
     }
 
     /// Takes the next completion; `ENOENT` if there is none.
-    pub fn take_one(&self, polled: &mut Polled) -> Result<(), Errno> {
+    pub fn take_one(polled: &mut Polled) -> Result<(), Errno> {
         let mut one = [Completion::default()];
         match Self::poll(&mut polled.queue, &mut one) {
             Ok(1..) => {
                 [polled.current] = one;
                 Ok(())
             }
-            Ok(0) if self.is_dead() => Err(report("ibv_start_poll", &gone())),
             Ok(_) => Err(Errno::NOENT),
             Err(failure) => Err(report("ibv_start_poll", &failure)),
         }
     }
 
-    fn is_dead(&self) -> bool {
-        self.context().card().is_err()
+    /// After a look that found nothing: an error if nothing will come; otherwise a simulated card is let run. Other threads have the queue meanwhile.
+    #[inline(never)]
+    pub fn idle(&self) -> Result<()> {
+        match self.card.is_dead() {
+            true => Err(self.card.gone()),
+            false => Ok(self.card.context.progress()?),
+        }
     }
-}
 
-fn gone() -> Failure {
-    Failure::new(Errno::IO, "the card is gone: no completion will come")
+    /// Refuses calls in a forked child, for the parent's queue: see [`crate::fork`].
+    #[inline]
+    pub fn own(&self) -> Result<()> {
+        match self.card.is_inherited() {
+            true => Err(INHERITED),
+            false => Ok(()),
+        }
+    }
 }
 
 /// The status as verbs have it: the numbers are the same.
@@ -218,7 +228,7 @@ pub fn status(status: Coded<WcStatus>) -> ibv_wc_status {
     }
 }
 
-/// Opcodes of verbs by those of the card. Of others is known whether they are of receives.
+/// Opcodes of verbs by those of the card. An unknown one is that of a SEND or of a receive.
 const OPCODES: [u8; 256] = {
     use CqeOpcode as C;
     let mut table = [IBV_WC_SEND as u8; 256];
@@ -298,14 +308,23 @@ fn failed(failure: &Failure) -> c_int {
 pub unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num_entries: c_int, wc: *mut ibv_wc) -> c_int {
     // SAFETY: as promised.
     let cq = unsafe { Cq::of(cq) };
+    if let Err(failure) = cq.own() {
+        return failed(&failure);
+    }
+    let wanted = usize::try_from(num_entries).unwrap_or(0);
+    if wanted == 0 {
+        return 0;
+    }
     let mut polled = cq.lock();
     let Polled { queue, batch, .. } = &mut *polled;
-    let wanted = usize::try_from(num_entries).unwrap_or(0);
     let mut taken = 0;
     loop {
         let room = (wanted - taken).min(BATCH);
         let count = match Cq::poll(queue, &mut batch[..room]) {
-            Ok(0) if taken == 0 && cq.is_dead() => return failed(&gone()),
+            Ok(0) if taken == 0 => {
+                drop(polled);
+                return cq.idle().map_or_else(|failure| failed(&failure), |()| 0);
+            }
             Ok(count) => count,
             // What was taken is handed out; the error comes again.
             Err(_) if taken > 0 => break,
@@ -333,11 +352,11 @@ pub unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -
     // SAFETY: as promised.
     let cq = unsafe { Cq::of(cq) };
     if cq.channel().is_none() {
-        // No one can wait for the event.
+        // Nothing can wait for the event.
         return 0;
     }
-    let armed = cq.with(|queue| queue.request_notify(solicited_only != 0));
-    number("ibv_req_notify_cq", armed.map_err(Into::into))
+    let armed = cq.own().and_then(|()| Ok(cq.with(|queue| queue.request_notify(solicited_only != 0))?));
+    number("ibv_req_notify_cq", armed)
 }
 
 /// Creates a completion queue.
@@ -358,7 +377,7 @@ pub unsafe extern "C" fn ibv_create_cq(
     pointer("ibv_create_cq", Cq::create(context, &wanted))
 }
 
-/// Makes room for so many completions. A queue has room for more than was asked for; beyond that the card cannot change it.
+/// Makes room for `cqe` completions. A queue has room for more than was asked for; beyond that the card cannot change it.
 ///
 /// # Safety
 /// The queue lives.
@@ -366,13 +385,16 @@ pub unsafe extern "C" fn ibv_create_cq(
 pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     // SAFETY: as promised.
     let cq = unsafe { Cq::of(cq) };
+    if let Err(failure) = cq.own() {
+        return number("ibv_resize_cq", Err(failure));
+    }
     let has = cq.with(|queue| queue.capacity());
     let result = match u32::try_from(cqe) {
         Ok(0) | Err(_) => Err(Failure::invalid("cqe must be at least 1")),
         Ok(cqe) if cqe <= has => Ok(()),
         Ok(cqe) => Err(Failure::text(
             Errno::OPNOTSUPP,
-            format!("the queue has room for {has} completions, and the card cannot make it {cqe}; create it so large"),
+            format!("the queue has room for {has} completions, and the card cannot make it {cqe}; create it with that size"),
         )),
     };
     number("ibv_resize_cq", result)
@@ -402,6 +424,9 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     const CALL: &str = "ibv_destroy_cq";
     // SAFETY: as promised.
     let shared = unsafe { Cq::of(cq) };
+    if shared.own().is_err() {
+        return 0;
+    }
     if let Err(failure) = shared.users.none("completion queue") {
         return number(CALL, Err(failure));
     }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::abi::*;
 use crate::context::Context;
 use crate::cq::{immediate, opcode, status, wc_flags, Cq, Wanted};
-use crate::failure::{pointer, Failure, Result};
+use crate::failure::{pointer, report, Failure, Result};
 use crate::pd::Pd;
 
 /// Accessors that are there. Those of InfiniBand's link layer read as 0.
@@ -56,10 +56,6 @@ fn show(cq: &Cq, taken: &Completion) {
     }
 }
 
-fn number(result: Result<(), Errno>) -> c_int {
-    result.map_or_else(Errno::raw_os_error, |()| 0)
-}
-
 unsafe extern "C" fn start_poll(current: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
     // SAFETY: the program gives a valid structure.
     if unsafe { (*attr).comp_mask } != 0 {
@@ -67,12 +63,28 @@ unsafe extern "C" fn start_poll(current: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_
     }
     // SAFETY: the queue lives, for the program polls it.
     let cq: &'static Cq = unsafe { Cq::of_ex(current) };
+    if let Err(failure) = cq.own() {
+        return report("ibv_start_poll", &failure).raw_os_error();
+    }
     let mut polled = cq.lock();
-    number(cq.take_one(&mut polled).map(|()| {
-        show(cq, &polled.current);
-        // Until `end_poll`, which the program calls in this thread before it destroys the queue.
-        cq.session.begin(polled);
-    }))
+    match Cq::take_one(&mut polled) {
+        Ok(()) => {
+            show(cq, &polled.current);
+            // Until `end_poll`, which the program calls in this thread before it destroys the queue.
+            cq.session.begin(polled);
+            0
+        }
+        Err(Errno::NOENT) => {
+            drop(polled);
+            nothing(cq, "ibv_start_poll")
+        }
+        Err(errno) => errno.raw_os_error(),
+    }
+}
+
+/// After a look that found nothing: `ENOENT`, unless nothing will come.
+fn nothing(cq: &Cq, call: &str) -> c_int {
+    cq.idle().map_or_else(|failure| report(call, &failure), |()| Errno::NOENT).raw_os_error()
 }
 
 unsafe extern "C" fn next_poll(current: *mut ibv_cq_ex) -> c_int {
@@ -80,7 +92,15 @@ unsafe extern "C" fn next_poll(current: *mut ibv_cq_ex) -> c_int {
     let cq = unsafe { Cq::of_ex(current) };
     // SAFETY: as above.
     let Some(polled) = (unsafe { cq.session.get() }) else { return Errno::INVAL.raw_os_error() };
-    number(cq.take_one(polled).map(|()| show(cq, &polled.current)))
+    let taken = cq.own().map_err(|failure| report("ibv_next_poll", &failure));
+    match taken.and_then(|()| Cq::take_one(polled)) {
+        Ok(()) => {
+            show(cq, &polled.current);
+            0
+        }
+        Err(Errno::NOENT) => nothing(cq, "ibv_next_poll"),
+        Err(errno) => errno.raw_os_error(),
+    }
 }
 
 unsafe extern "C" fn end_poll(current: *mut ibv_cq_ex) {
@@ -135,7 +155,7 @@ fn create(context: &Context, attr: &ibv_cq_init_attr_ex) -> Result<*mut ibv_cq_e
         return Err(Failure::text(
             Errno::OPNOTSUPP,
             format!(
-                "wc_flags {:#x}: the card tells no time stamps, VLANs, flow tags or tags",
+                "wc_flags {:#x}: the card reports no time stamps, VLANs, flow tags or tags",
                 attr.wc_flags & !u64::from(ACCESSORS)
             ),
         ));

@@ -24,9 +24,9 @@ use ferrowire_cards::{find, gids, OpenError, Place};
 use rustix::io::Errno;
 
 use crate::abi::*;
-use crate::card::Card;
+use crate::card::{self, Card};
 use crate::failure::{pointer, report, Failure, Result};
-use crate::fork;
+use crate::fork::{self, Files};
 use crate::log::say;
 use crate::raw::{object, Raw};
 
@@ -47,6 +47,8 @@ pub struct Device {
     /// Which card.
     pub place: Place,
     index: usize,
+    /// The process whose list it is of: see [`fork::generation`].
+    born: u32,
     state: Mutex<State>,
 }
 
@@ -56,10 +58,17 @@ object!(Device, ibv_device);
 enum State {
     /// Not at all.
     Listed,
-    /// Other programs are kept away.
-    Claimed(Box<dyn Bus>),
+    /// Other programs are kept away. A forked child does not keep the files.
+    Claimed(Box<dyn Bus>, Files),
     /// It is open, until the process ends.
     Open(&'static Card),
+}
+
+impl State {
+    fn claimed(bus: Box<dyn Bus>) -> Self {
+        let files = Files::of(bus.as_ref());
+        State::Claimed(bus, files)
+    }
 }
 
 /// What a process knows of cards.
@@ -72,28 +81,28 @@ struct Registry {
     claimed: bool,
 }
 
+impl Registry {
+    /// The device of a card, which is made if it is new.
+    fn device(&mut self, place: &Place, index: usize) -> &'static Device {
+        let known = self.devices.iter().find(|known| known.place == *place && known.index == index);
+        if let Some(known) = known {
+            return known;
+        }
+        let new = Device::new(place.clone(), index);
+        self.devices.push(new);
+        new
+    }
+}
+
 static REGISTRY: AtomicPtr<Mutex<Registry>> = AtomicPtr::new(ptr::null_mut());
 
 /// This process's registry.
 fn registry() -> MutexGuard<'static, Registry> {
-    let mut now = REGISTRY.load(Ordering::Acquire);
-    if now.is_null() {
-        fork::init();
-        let new = Box::into_raw(Box::new(Mutex::new(Registry::default())));
-        now = match REGISTRY.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => new,
-            Err(other) => {
-                // SAFETY: nobody else has seen it.
-                drop(unsafe { Box::from_raw(new) });
-                other
-            }
-        };
-    }
-    // SAFETY: a registry that is there stays: it is never freed.
-    unsafe { &*now }.lock().unwrap_or_else(PoisonError::into_inner)
+    fork::init();
+    fork::made_once(&REGISTRY).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// In a forked child: what the parent has is not the child's. It stays in memory, for another thread may have been at it.
+/// In a forked child: what the parent has is not the child's. It stays in memory, for another thread of the parent may have used it.
 pub fn forget_parent() {
     REGISTRY.store(ptr::null_mut(), Ordering::Release);
 }
@@ -120,12 +129,16 @@ impl Device {
             ibdev_path: name_of(&format!("/sys/class/infiniband/{name}")),
             ..ibv_device::zeroed()
         };
-        Box::leak(Box::new(Self { base: Raw::new(base), place, index, state: Mutex::new(State::Listed) }))
+        let (born, state) = (fork::generation(), Mutex::new(State::Listed));
+        Box::leak(Box::new(Self { base: Raw::new(base), place, index, born, state }))
     }
 
-    /// The pointer that programs have.
-    pub fn pointer(&self) -> *mut ibv_device {
-        self.base.get()
+    /// Itself; or, if it is of the parent's list, that of the same card in this process's.
+    fn own(&'static self) -> &'static Self {
+        match self.born == fork::generation() {
+            true => self,
+            false => registry().device(&self.place, self.index),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -136,7 +149,7 @@ impl Device {
     fn claim(&self) -> Result<(), OpenError> {
         let mut state = self.state();
         if matches!(*state, State::Listed) {
-            *state = State::Claimed(self.place.open()?);
+            *state = State::claimed(self.place.open()?);
         }
         Ok(())
     }
@@ -144,18 +157,20 @@ impl Device {
     /// Opens the card, or gives the one that is open.
     pub fn card(&'static self) -> Result<&'static Card> {
         let mut state = self.state();
-        let bus = match std::mem::replace(&mut *state, State::Listed) {
+        let (bus, files) = match std::mem::replace(&mut *state, State::Listed) {
             State::Open(card) if !card.is_dead() => {
                 *state = State::Open(card);
                 return Ok(card);
             }
-            State::Claimed(bus) => bus,
+            State::Claimed(bus, files) => (bus, files),
             // A card that is gone may be back.
             State::Listed | State::Open(_) => {
-                self.place.open().map_err(|error| opened(&self.place, error))?
+                let bus = self.place.open().map_err(|error| opened(&self.place, error))?;
+                let files = Files::of(bus.as_ref());
+                (bus, files)
             }
         };
-        let card = Card::open(bus, &self.place)?;
+        let card = Card::open(bus, files, &self.place)?;
         *state = State::Open(card);
         Ok(card)
     }
@@ -164,9 +179,11 @@ impl Device {
     fn guid(&self) -> u64 {
         let mac = match &mut *self.state() {
             State::Open(card) => Some(card.mac),
-            State::Claimed(bus) => mac_of(bus.as_mut()),
+            State::Claimed(bus, _) => mac_of(bus.as_mut()),
             State::Listed => self.place.observe().ok().and_then(|mut card| Some(card.port().ok()?.mac)),
         };
+        // It has the address that the card gets when it is opened, so that the GUID stays.
+        let mac = mac.map(|mac| card::address(mac, &self.place).unwrap_or(mac));
         mac.map_or(0, |mac| u64::from_ne_bytes(gids::guid(mac)))
     }
 }
@@ -234,15 +251,7 @@ fn list(registry: &mut Registry) {
     }
     registry.listed.clear();
     for (index, place) in places.into_iter().enumerate() {
-        let known = registry.devices.iter().find(|known| known.place == place && known.index == index);
-        let device = match known {
-            Some(known) => known,
-            None => {
-                let new = Device::new(place, index);
-                registry.devices.push(new);
-                new
-            }
-        };
+        let device = registry.device(&place, index);
         if observing() {
             registry.listed.push(device);
             continue;
@@ -324,8 +333,9 @@ pub unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int 
 /// The device is of a list.
 #[no_mangle]
 pub unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> be64 {
-    // SAFETY: as promised.
-    unsafe { Device::of(device) }.guid()
+    // SAFETY: as promised; devices live as long as the process.
+    let device: &'static Device = unsafe { Device::of(device) };
+    device.own().guid()
 }
 
 /// Opens a device.
@@ -336,7 +346,7 @@ pub unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> be64 {
 pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     // SAFETY: as promised; devices live as long as the process.
     let device: &'static Device = unsafe { Device::of(device) };
-    pointer("ibv_open_device", crate::context::open(device))
+    pointer("ibv_open_device", crate::context::open(device.own()))
 }
 
 /// Closes a device. The card stays this process's.
@@ -359,7 +369,7 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
 #[doc(hidden)]
 pub fn over(bus: Box<dyn Bus>) -> *mut ibv_context {
     let device = Device::new(Place::Socket("test".into()), 0);
-    *device.state() = State::Claimed(bus);
+    *device.state() = State::claimed(bus);
     pointer("open a bus", crate::context::open(device))
 }
 

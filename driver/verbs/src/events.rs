@@ -10,7 +10,6 @@ use crate::card::Card;
 use crate::context::Context;
 use crate::count::Acks;
 use crate::cq::Cq;
-use crate::failure::{report, Failure};
 use crate::log::say;
 use crate::qp::Qp;
 use crate::srq::Srq;
@@ -47,20 +46,23 @@ impl About {
         }
     }
 
-    /// The acknowledgements of the object.
+    /// The acknowledgements of the object, and its context.
     ///
     /// # Safety
     /// The object lives.
-    unsafe fn acks<'a>(self) -> Option<&'a Acks> {
+    unsafe fn acks<'a>(self) -> Option<(&'a Acks, &'a Context)> {
         // SAFETY: as promised.
-        unsafe {
+        let (cq, qp, srq) = unsafe {
             match self {
-                About::Cq(cq) => Some(&Cq::of(cq).async_acks),
-                About::Qp(qp) => Some(&Qp::of(qp).acks),
-                About::Srq(srq) => Some(&Srq::of(srq).acks),
-                About::Port => None,
+                About::Cq(cq) => (Some(Cq::of(cq)), None, None),
+                About::Qp(qp) => (None, Some(Qp::of(qp)), None),
+                About::Srq(srq) => (None, None, Some(Srq::of(srq))),
+                About::Port => return None,
             }
-        }
+        };
+        cq.map(|cq| (&cq.async_acks, cq.context()))
+            .or(qp.map(|qp| (&qp.acks, qp.context())))
+            .or(srq.map(|srq| (&srq.acks, srq.context())))
     }
 }
 
@@ -76,62 +78,59 @@ impl Pending {
     }
 }
 
-fn event(kind: ibv_event_type, element: ibv_async_event_element) -> Pending {
+fn pending(kind: ibv_event_type, element: ibv_async_event_element) -> Pending {
     Pending(ibv_async_event { element, event_type: kind })
 }
 
 /// Hands an event of the card on. Called by the service thread.
-pub fn deliver(card: &Card, told: &ferrowire::Event) {
+pub fn deliver(card: &Card, event: &ferrowire::Event) {
     use EventKind as K;
-    if told.lost {
-        say!("the card lost asynchronous events before: {told}");
+    if event.lost {
+        say!(
+            "the card lost asynchronous events before this one, for their queue was full; query what matters"
+        );
     }
-    let Some(kind) = told.kind.known() else {
-        say!("event of unknown kind: {told}");
+    say!("event: {event}");
+    let Some(kind) = event.kind.known() else {
+        say!("its kind is unknown");
         return;
     };
-    let qp_event = |kind| {
-        let objects = card.objects();
-        if let Some(qp) = objects.qps.get(&told.object) {
-            // SAFETY: it is in the table, whose lock this thread has.
-            let qp = unsafe { &**qp };
-            let element = ibv_async_event_element { qp: qp.pointer() };
-            qp.context().events.push(event(kind, element));
-        }
-    };
-    let srq_event = |kind| {
-        let objects = card.objects();
-        if let Some(srq) = objects.srqs.get(&told.object) {
-            // SAFETY: as above.
-            let srq = unsafe { &**srq };
-            let element = ibv_async_event_element { srq: srq.pointer() };
-            srq.context().events.push(event(kind, element));
-        }
-    };
-    match kind {
+    let code = match kind {
         K::Completion | K::Command => return,
-        K::CqOverrun => {
-            let objects = card.objects();
-            if let Some(cq) = objects.cqs.get(&told.object) {
-                // SAFETY: as above.
-                let cq = unsafe { &**cq };
-                let element = ibv_async_event_element { cq: cq.pointer() };
-                cq.context().events.push(event(IBV_EVENT_CQ_ERR, element));
-            }
+        K::PortUp => return port_event(card, IBV_EVENT_PORT_ACTIVE),
+        K::PortDown => return port_event(card, IBV_EVENT_PORT_ERR),
+        K::DeviceFatal => return port_event(card, IBV_EVENT_DEVICE_FATAL),
+        K::CqOverrun => IBV_EVENT_CQ_ERR,
+        K::QpFatal => IBV_EVENT_QP_FATAL,
+        K::QpRequestError => IBV_EVENT_QP_REQ_ERR,
+        K::QpAccessError => IBV_EVENT_QP_ACCESS_ERR,
+        K::SqDrained => IBV_EVENT_SQ_DRAINED,
+        K::CommEstablished => IBV_EVENT_COMM_EST,
+        K::LastWqe => IBV_EVENT_QP_LAST_WQE_REACHED,
+        K::SrqLimit => IBV_EVENT_SRQ_LIMIT_REACHED,
+        K::SrqFatal => IBV_EVENT_SRQ_ERR,
+    };
+    let objects = card.objects();
+    // SAFETY: what is in a table lives, and this thread has the lock of all tables.
+    let found = unsafe {
+        match kind {
+            K::CqOverrun => objects.cqs.get(&event.object).map(|cq| {
+                let cq = &**cq;
+                (cq.context(), ibv_async_event_element { cq: cq.pointer() })
+            }),
+            K::SrqLimit | K::SrqFatal => objects.srqs.get(&event.object).map(|srq| {
+                let srq = &**srq;
+                (srq.context(), ibv_async_event_element { srq: srq.pointer() })
+            }),
+            _ => objects.qps.get(&event.object).map(|qp| {
+                let qp = &**qp;
+                (qp.context(), ibv_async_event_element { qp: qp.pointer() })
+            }),
         }
-        K::QpFatal => qp_event(IBV_EVENT_QP_FATAL),
-        K::QpRequestError => qp_event(IBV_EVENT_QP_REQ_ERR),
-        K::QpAccessError => qp_event(IBV_EVENT_QP_ACCESS_ERR),
-        K::SqDrained => qp_event(IBV_EVENT_SQ_DRAINED),
-        K::CommEstablished => qp_event(IBV_EVENT_COMM_EST),
-        K::LastWqe => qp_event(IBV_EVENT_QP_LAST_WQE_REACHED),
-        K::SrqLimit => srq_event(IBV_EVENT_SRQ_LIMIT_REACHED),
-        K::SrqFatal => srq_event(IBV_EVENT_SRQ_ERR),
-        K::PortUp => port_event(card, IBV_EVENT_PORT_ACTIVE),
-        K::PortDown => port_event(card, IBV_EVENT_PORT_ERR),
-        K::DeviceFatal => port_event(card, IBV_EVENT_DEVICE_FATAL),
+    };
+    if let Some((context, element)) = found {
+        context.events.push(pending(code, element));
     }
-    say!("event: {told}");
 }
 
 /// An event of the port or of the device, for every context.
@@ -139,7 +138,7 @@ pub fn port_event(card: &Card, kind: ibv_event_type) {
     for context in &card.objects().contexts {
         // SAFETY: it is in the table, whose lock this thread has.
         let context = unsafe { &**context };
-        context.events.push(event(kind, ibv_async_event_element { port_num: 1 }));
+        context.events.push(pending(kind, ibv_async_event_element { port_num: 1 }));
     }
 }
 
@@ -154,9 +153,9 @@ pub unsafe extern "C" fn ibv_get_async_event(
 ) -> c_int {
     // SAFETY: as promised.
     let context = unsafe { Context::of(context) };
-    let taken = context.events.take(|Pending(pending)| {
+    let taken = context.events.take_for("ibv_get_async_event", context, |Pending(pending)| {
         // SAFETY: an event is removed before its object ends.
-        if let Some(acks) = unsafe { About::of(&pending).acks() } {
+        if let Some((acks, _)) = unsafe { About::of(&pending).acks() } {
             acks.give();
         }
         pending
@@ -167,16 +166,7 @@ pub unsafe extern "C" fn ibv_get_async_event(
             unsafe { *event = pending };
             0
         }
-        Err(errno) => {
-            match errno {
-                // These are how programs wait.
-                rustix::io::Errno::AGAIN | rustix::io::Errno::INTR => crate::sys::set_errno(errno),
-                _ => {
-                    report("ibv_get_async_event", &Failure::new(errno, "the card is gone"));
-                }
-            }
-            -1
-        }
+        Err(()) => -1,
     }
 }
 
@@ -187,8 +177,9 @@ pub unsafe extern "C" fn ibv_get_async_event(
 #[no_mangle]
 pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     // SAFETY: as promised: and its object waits for this.
-    if let Some(acks) = unsafe { About::of(&*event).acks() } {
-        acks.acknowledge(1);
+    match unsafe { About::of(&*event).acks() } {
+        Some((acks, context)) if !context.is_inherited() => acks.acknowledge(1),
+        _ => {}
     }
 }
 

@@ -2,9 +2,18 @@
 //! Forks: a child has no part in its parent's card.
 //!
 //! A child inherits the parent's files and the memory of its queues. With the files it would keep the card in use after the parent has ended, and could
-//! speak to the card in the parent's name. So in each child the files of the card, and all copies of a socket, are replaced by `/dev/null`, and the list of
-//! devices begins anew.
-//! Calls for the parent's objects fail there. The child of `fork` and `exec` has nothing of all this: the files are closed by `exec`.
+//! speak to the card in the parent's name. So in each child, before `fork` returns there:
+//!
+//! | what | becomes |
+//! |---|---|
+//! | files of the card, and all copies of a socket | `/dev/null` |
+//! | the parent's cards and contexts | [inherited](Card::is_inherited): of an earlier [generation](generation) |
+//! | the list of devices | empty: the next call makes a new one |
+//!
+//! Memory of queues is shared with the parent, or is not there at all, and another thread of the parent may have held any lock when it forked. So each
+//! call for an inherited object ends before it takes a lock or touches a queue: with `EIO`, or, if it destroys the object, with success and nothing done.
+//! Locks of this library that belong to no object are made anew (the list, the table of excluded pages) or are not there (the log).
+//! The child of `fork` and `exec` has nothing of all this: the files are closed by `exec`.
 //!
 //! Registered memory needs no care of the program, so `ibv_fork_init` has nothing to do:
 //!
@@ -19,8 +28,9 @@ use core::ffi::{c_int, c_void};
 use std::collections::BTreeMap;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Mutex, Once, OnceLock, PoisonError};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ferrowire::Bus;
 use rustix::fs::{fstat, open, FileType, Mode, OFlags, RawDir};
@@ -28,82 +38,170 @@ use rustix::io::{dup3, DupFlags, Errno};
 use rustix::mm::{madvise, Advice};
 
 use crate::abi::*;
+use crate::card;
+#[cfg(doc)]
+use crate::card::Card;
 use crate::device;
 use crate::failure::{number, Failure, Result};
 use crate::log::say;
 use crate::sys::at_fork;
 
-/// Files of the card that a process has.
-const FILES: usize = 16;
-/// Their numbers; -1: none.
-static OWNED: [AtomicI32; FILES] = [const { AtomicI32::new(-1) }; FILES];
-/// The inode of each that is a socket, by which its copies are found; 0: it is no socket.
-static SOCKETS: [AtomicU64; FILES] = [const { AtomicU64::new(0) }; FILES];
+/// Files of cards that a process has.
+const FILES: usize = 64;
+
+/// A file by which this process has a card.
+struct Entry {
+    /// Its number; -1: the entry is free.
+    number: AtomicI32,
+    /// Its device and inode, by which it is known: the number may be another file's by now.
+    device: AtomicU64,
+    inode: AtomicU64,
+    /// It is a socket, whose copies are found by its inode.
+    socket: AtomicBool,
+}
+
+/// The number of an entry that is being filled.
+const BEING_NOTED: i32 = -2;
+
+static OWNED: [Entry; FILES] = [const {
+    Entry {
+        number: AtomicI32::new(-1),
+        device: AtomicU64::new(0),
+        inode: AtomicU64::new(0),
+        socket: AtomicBool::new(false),
+    }
+}; FILES];
 /// `/dev/null`, to be put in their places.
 static NULL: AtomicI32 = AtomicI32::new(-1);
+/// How many forks lie between this process and the first one that had this library.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// `ibv_fork_init` was called.
 static ENABLED: AtomicBool = AtomicBool::new(false);
 /// A card of this process pins memory.
 static PINS: AtomicBool = AtomicBool::new(false);
 
-/// Sees to forks from now on.
+/// Why a call for an inherited object fails.
+pub const INHERITED: Failure = Failure::new(
+    Errno::IO,
+    "the object is the parent's, and a forked child has no part in its card; list and open devices in the child",
+);
+
+/// Sees to forks from now on. No thread waits for another one here, which a child would not have.
 pub fn init() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
-            NULL.store(OwnedFd::from(null).into_raw_fd(), Ordering::Relaxed);
-        }
-        at_fork(child);
-    });
-}
-
-/// The inode of a file, if it is a socket.
-fn socket(file: BorrowedFd<'_>) -> Option<u64> {
-    let about = fstat(file).ok()?;
-    (FileType::from_raw_mode(about.st_mode) == FileType::Socket).then_some(about.st_ino)
-}
-
-/// Notes the files by which this process has a card.
-pub fn own(bus: &mut dyn Bus) {
-    // A card on a socket reaches memory through the process's own page tables.
-    if !matches!(bus.lifeline(), Ok(Some(_))) {
-        PINS.store(true, Ordering::Relaxed);
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if DONE.load(Ordering::Acquire) {
+        return;
     }
-    for file in bus.files() {
-        // SAFETY: the bus has it open.
-        let inode = socket(unsafe { BorrowedFd::borrow_raw(file) }).unwrap_or(0);
-        let mut free = OWNED.iter().zip(&SOCKETS);
-        let free = free.find(|(place, _)| {
-            place.compare_exchange(-1, file, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        });
-        match free {
-            Some((_, socket)) => socket.store(inode, Ordering::Relaxed),
-            None => say!("more than {FILES} files of cards: a forked child keeps some of them open"),
+    if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
+        let null = OwnedFd::from(null).into_raw_fd();
+        if let Err(other) = NULL.compare_exchange(-1, null, Ordering::Relaxed, Ordering::Relaxed) {
+            // SAFETY: it was opened just now, and is no one else's.
+            drop(unsafe { OwnedFd::from_raw_fd(null) });
+            debug_assert!(other >= 0);
+        }
+    }
+    // Two threads may both have it called: what it does is done once.
+    at_fork(child);
+    DONE.store(true, Ordering::Release);
+}
+
+/// Which process of a line of forks this is: an object of another generation is the parent's.
+pub fn generation() -> u32 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// What a file is known by: its device, its inode, and whether it is a socket.
+fn identity(file: BorrowedFd<'_>) -> Option<(u64, u64, bool)> {
+    let about = fstat(file).ok()?;
+    Some((about.st_dev, about.st_ino, FileType::from_raw_mode(about.st_mode) == FileType::Socket))
+}
+
+/// Files of a card that forked children do not keep, until this is dropped.
+#[derive(Debug, Default)]
+pub struct Files(Vec<usize>);
+
+impl Files {
+    /// Notes files, which are open.
+    pub fn note(files: &[RawFd]) -> Self {
+        let mut entries = Vec::new();
+        for file in files {
+            // SAFETY: it is open, as the caller says.
+            let Some((device, inode, socket)) = identity(unsafe { BorrowedFd::borrow_raw(*file) }) else {
+                continue;
+            };
+            let taken = OWNED.iter().position(|entry| {
+                entry.number.compare_exchange(-1, BEING_NOTED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            });
+            let Some(at) = taken else {
+                say!("more than {FILES} files of cards: a forked child keeps some of them open");
+                continue;
+            };
+            OWNED[at].device.store(device, Ordering::Relaxed);
+            OWNED[at].inode.store(inode, Ordering::Relaxed);
+            OWNED[at].socket.store(socket, Ordering::Relaxed);
+            OWNED[at].number.store(*file, Ordering::Release);
+            entries.push(at);
+        }
+        Self(entries)
+    }
+
+    /// Notes the files by which this process has a card.
+    pub fn of(bus: &dyn Bus) -> Self {
+        // A card on a socket reaches memory through the process's own page tables.
+        if !matches!(bus.lifeline(), Ok(Some(_))) {
+            PINS.store(true, Ordering::Relaxed);
+        }
+        Self::note(&bus.files())
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        for at in &self.0 {
+            OWNED[*at].inode.store(0, Ordering::Relaxed);
+            OWNED[*at].number.store(-1, Ordering::Relaxed);
         }
     }
 }
 
 /// In a child, before `fork` returns there. Other threads of the parent may have held any lock, so nothing here takes one or allocates.
 unsafe extern "C" fn child() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    card::forget_parent();
     device::forget_parent();
+    // What is excluded is not in the child at all. The old table stays, for another thread may have been at it.
+    EXCLUDED.store(ptr::null_mut(), Ordering::Relaxed);
     let null = NULL.load(Ordering::Relaxed);
     if null < 0 {
         return;
     }
-    let inodes: [u64; FILES] = std::array::from_fn(|i| SOCKETS[i].swap(0, Ordering::Relaxed));
-    if inodes.iter().any(|inode| *inode != 0) {
-        replace_copies(null, &inodes);
+    if OWNED.iter().any(|entry| entry.is_socket()) {
+        replace_copies(null);
     }
-    for place in &OWNED {
-        let file = place.swap(-1, Ordering::Relaxed);
-        if file >= 0 {
-            replace(null, file);
+    for entry in &OWNED {
+        let number = entry.number.load(Ordering::Relaxed);
+        if number < 0 {
+            continue;
         }
+        // SAFETY: a number that is not open is none of a file, which the call says.
+        let now = identity(unsafe { BorrowedFd::borrow_raw(number) });
+        let noted = (entry.device.load(Ordering::Relaxed), entry.inode.load(Ordering::Relaxed));
+        if now.is_some_and(|(device, inode, _)| (device, inode) == noted) {
+            replace(null, number);
+        }
+        entry.inode.store(0, Ordering::Relaxed);
+        entry.number.store(-1, Ordering::Relaxed);
     }
 }
 
-/// Puts `/dev/null` in the place of each file that is one of these sockets.
-fn replace_copies(null: RawFd, inodes: &[u64; FILES]) {
+impl Entry {
+    fn is_socket(&self) -> bool {
+        self.number.load(Ordering::Relaxed) >= 0 && self.socket.load(Ordering::Relaxed)
+    }
+}
+
+/// Puts `/dev/null` in the place of each file that is one of the sockets.
+fn replace_copies(null: RawFd) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(folder) = open(c"/proc/self/fd", flags, Mode::empty()) else { return };
     let mut room = [MaybeUninit::<u8>::uninit(); 2048];
@@ -115,8 +213,8 @@ fn replace_copies(null: RawFd, inodes: &[u64; FILES]) {
             continue;
         };
         // SAFETY: the folder says that it is open.
-        let inode = socket(unsafe { BorrowedFd::borrow_raw(file) });
-        if inode.is_some_and(|inode| inodes.contains(&inode)) {
+        let Some((_, inode, true)) = identity(unsafe { BorrowedFd::borrow_raw(file) }) else { continue };
+        if OWNED.iter().any(|owned| owned.is_socket() && owned.inode.load(Ordering::Relaxed) == inode) {
             replace(null, file);
         }
     }
@@ -134,11 +232,17 @@ fn replace(null: RawFd, file: RawFd) {
 
 /// Whether this kernel copies pinned pages when a process forks.
 fn copies_pinned() -> bool {
-    static COPIES: OnceLock<bool> = OnceLock::new();
-    *COPIES.get_or_init(|| {
-        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        newer(&release, (5, 12))
-    })
+    /// 0: not known yet.
+    static COPIES: AtomicU8 = AtomicU8::new(0);
+    match COPIES.load(Ordering::Relaxed) {
+        0 => {
+            let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+            let copies = newer(&release, (5, 12));
+            COPIES.store(if copies { 2 } else { 1 }, Ordering::Relaxed);
+            copies
+        }
+        known => known == 2,
+    }
 }
 
 /// Whether a kernel's release is at least this one.
@@ -153,7 +257,32 @@ fn excludes() -> bool {
 }
 
 /// How many registrations have each run of pages, from its first address on, until the next entry.
-static EXCLUDED: Mutex<BTreeMap<usize, u32>> = Mutex::new(BTreeMap::new());
+type Table = BTreeMap<usize, u32>;
+
+/// This process's table.
+static EXCLUDED: AtomicPtr<Mutex<Table>> = AtomicPtr::new(ptr::null_mut());
+
+fn excluded() -> MutexGuard<'static, Table> {
+    made_once(&EXCLUDED).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a place has, or its first value. No thread waits for another one; what was made in vain goes.
+pub fn made_once<T: Default>(place: &'static AtomicPtr<T>) -> &'static T {
+    let mut now = place.load(Ordering::Acquire);
+    if now.is_null() {
+        let new = Box::into_raw(Box::<T>::default());
+        now = match place.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => new,
+            Err(other) => {
+                // SAFETY: no other thread has seen it.
+                drop(unsafe { Box::from_raw(new) });
+                other
+            }
+        };
+    }
+    // SAFETY: what a place has is never freed.
+    unsafe { &*now }
+}
 
 /// Pages round a piece of memory.
 fn pages(start: usize, bytes: usize) -> (usize, usize) {
@@ -163,14 +292,12 @@ fn pages(start: usize, bytes: usize) -> (usize, usize) {
 
 /// Counts one registration more or less of these pages, and calls `advise` for each run whose pages become excluded, or are not any more.
 fn recount(
-    table: &mut BTreeMap<usize, u32>,
+    table: &mut Table,
     (start, end): (usize, usize),
     more: bool,
     mut advise: impl FnMut(usize, usize) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let at = |table: &BTreeMap<usize, u32>, address| {
-        table.range(..=address).next_back().map_or(0, |(_, count)| *count)
-    };
+    let at = |table: &Table, address| table.range(..=address).next_back().map_or(0, |(_, count)| *count);
     for edge in [start, end] {
         let count = at(table, edge);
         table.insert(edge, count);
@@ -202,24 +329,48 @@ fn advise(start: usize, bytes: usize, advice: Advice) -> Result<(), Errno> {
 }
 
 fn change(start: usize, bytes: usize, more: bool) -> Result<(), Errno> {
-    let mut table = EXCLUDED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut table = excluded();
     let advice = if more { Advice::LinuxDontFork } else { Advice::LinuxDoFork };
     recount(&mut table, pages(start, bytes), more, |first, length| advise(first, length, advice))
 }
 
-/// A registration begins: its pages are excluded from forks, where that is needed. Whether they were.
-pub fn exclude(start: usize, bytes: usize) -> Result<bool> {
-    if !excludes() {
-        return Ok(false);
-    }
-    match change(start, bytes, true) {
-        Ok(()) => Ok(true),
-        Err(errno) => Err(Failure::new(errno, "exclude memory from forks (MADV_DONTFORK)")),
+/// Pages of a registration that are excluded from forks until this is dropped.
+#[derive(Debug)]
+pub struct Excluded {
+    start: usize,
+    bytes: usize,
+}
+
+impl Excluded {
+    /// Excludes them; `None` where that is not needed.
+    pub fn new(start: usize, bytes: usize) -> Result<Option<Self>> {
+        match exclude(start, bytes) {
+            Ok(excluded) => Ok(excluded.then_some(Self { start, bytes })),
+            Err(errno) => Err(not_excluded(errno)),
+        }
     }
 }
 
-/// A registration that had them excluded has ended.
-pub fn include(start: usize, bytes: usize) {
+fn not_excluded(errno: Errno) -> Failure {
+    Failure::new(errno, "exclude memory from forks (MADV_DONTFORK)")
+}
+
+impl Drop for Excluded {
+    fn drop(&mut self) {
+        include(self.start, self.bytes);
+    }
+}
+
+/// Excludes pages from forks, if that is needed. Whether it is.
+fn exclude(start: usize, bytes: usize) -> Result<bool, Errno> {
+    match excludes() {
+        true => change(start, bytes, true).map(|()| true),
+        false => Ok(false),
+    }
+}
+
+/// Takes that back.
+fn include(start: usize, bytes: usize) {
     // Memory that the program has unmapped meanwhile has no advice any more.
     let _ = change(start, bytes, false);
 }
@@ -230,6 +381,7 @@ pub fn include(start: usize, bytes: usize) {
 /// None is needed.
 #[no_mangle]
 pub unsafe extern "C" fn ibv_fork_init() -> c_int {
+    init();
     ENABLED.store(true, Ordering::Relaxed);
     0
 }
@@ -255,7 +407,7 @@ pub unsafe extern "C" fn ibv_is_fork_initialized() -> ibv_fork_status {
 /// None is needed.
 #[no_mangle]
 pub unsafe extern "C" fn ibv_dontfork_range(base: *mut c_void, size: usize) -> c_int {
-    number("ibv_dontfork_range", exclude(base as usize, size).map(drop))
+    number("ibv_dontfork_range", exclude(base as usize, size).map(drop).map_err(not_excluded))
 }
 
 /// Takes that back.
@@ -282,15 +434,15 @@ mod tests {
     #[test]
     fn pages_are_excluded_with_the_first_registration_and_included_after_the_last() {
         let mut table = BTreeMap::new();
-        let mut told = Vec::new();
+        let mut advised = Vec::new();
         let mut step = |range, more| {
-            told.clear();
+            advised.clear();
             recount(&mut table, range, more, |at, bytes| {
-                told.push((at, bytes));
+                advised.push((at, bytes));
                 Ok(())
             })
             .unwrap();
-            told.clone()
+            advised.clone()
         };
         assert_eq!(step((0x1000, 0x4000), true), [(0x1000, 0x3000)]);
         assert_eq!(step((0x3000, 0x6000), true), [(0x4000, 0x2000)]);
@@ -302,7 +454,20 @@ mod tests {
     }
 
     #[test]
-    fn kernels_are_told_apart_by_their_release() {
+    fn pages_are_included_when_the_registration_ends() {
+        // As a registration that excludes, whatever this kernel needs.
+        let page = rustix::param::page_size();
+        let memory = vec![0u8; 3 * page];
+        let start = pages(memory.as_ptr() as usize, 1).0 + page;
+        change(start, page, true).unwrap();
+        let count = || excluded().range(..=start).next_back().map_or(0, |(_, count)| *count);
+        assert_eq!(count(), 1);
+        drop(Excluded { start, bytes: page });
+        assert_eq!(count(), 0);
+    }
+
+    #[test]
+    fn kernels_are_distinguished_by_their_release() {
         for (release, is) in
             [("5.12.0-rc1", true), ("5.11.22", false), ("6.1.0-18-amd64", true), ("4.19", false), ("", false)]
         {

@@ -328,10 +328,7 @@ fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: Mask) -> Result<()> {
     if mask & IBV_QP_CAP != 0 {
         return Err(Failure::unsupported("the card cannot change the sizes of a queue pair"));
     }
-    let (service, now) = {
-        let inner = qp.lock();
-        (inner.queue.service(), inner.queue.state())
-    };
+    let (service, now) = qp.with(|inner| (inner.queue.service(), inner.queue.state()));
     let state =
         |code| state_of(code).ok_or_else(|| Failure::text(Errno::INVAL, format!("state {code} is unknown")));
     let from = if mask & CUR != 0 { state(attr.cur_qp_state)? } else { now };
@@ -342,17 +339,24 @@ fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: Mask) -> Result<()> {
     if mask & CUR != 0 {
         new.cur_state = Some(from);
     }
-    let mut inner = qp.lock();
-    match to {
-        QpState::Reset => {
-            inner.queue.reset_in_place(&new)?;
-            inner.builder.clear();
+    qp.with(|inner| -> Result<()> {
+        let mut receiver = qp.receiver();
+        match to {
+            QpState::Reset => {
+                inner.reset(&mut receiver, &new)?;
+                inner.builder.clear();
+            }
+            _ => {
+                // Receives are posted meanwhile.
+                drop(receiver);
+                inner.queue.modify(to, &new)?;
+                receiver = qp.receiver();
+            }
         }
-        _ => inner.queue.modify(to, &new)?,
-    }
-    inner.ready = takes_sends(to);
-    inner.takes_receives = to != QpState::Reset;
-    drop(inner);
+        inner.ready = takes_sends(to);
+        receiver.ready = to != QpState::Reset;
+        Ok(())
+    })?;
     let mut kept = qp.attributes();
     if to == QpState::Reset {
         *kept = ibv_qp_attr { cap: kept.cap, ..ibv_qp_attr::zeroed() };

@@ -9,9 +9,8 @@ use ferrowire::{AccessFlags, HostMemory, MemoryRegion, PageSize};
 use rustix::io::Errno;
 
 use crate::abi::*;
-use crate::context::Context;
 use crate::failure::{number, pointer, report, Failure, Result};
-use crate::fork;
+use crate::fork::Excluded;
 use crate::memory;
 use crate::null;
 use crate::pd::Pd;
@@ -43,8 +42,8 @@ enum Kind {
 /// Memory that the card may reach, until this is dropped.
 pub struct Registered {
     region: Option<MemoryRegion>,
-    /// Its pages are excluded from forks.
-    excluded: bool,
+    /// Its pages are excluded from forks as long as this is there, which is longer than the region.
+    _excluded: Option<Excluded>,
 }
 
 impl Registered {
@@ -62,16 +61,6 @@ impl Registered {
             }
             None => (error.into(), None),
         })
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        let place = self.region.as_ref().map(|region| (region.memory().address() as usize, region.len()));
-        drop(self.region.take());
-        if let (true, Some((start, bytes))) = (self.excluded, place) {
-            fork::include(start, bytes);
-        }
     }
 }
 
@@ -145,12 +134,7 @@ pub fn register(pd: &Pd, addr: *mut c_void, length: usize, iova: u64, access: c_
         let right = if write { "written" } else { "read" };
         Failure::text(errno, format!("{length} bytes at {address:#x} are not mapped, or may not be {right}"))
     })?;
-    let excluded = fork::exclude(start.as_ptr() as usize, length)?;
-    let undo = || {
-        if excluded {
-            fork::include(start.as_ptr() as usize, length);
-        }
-    };
+    let excluded = Excluded::new(start.as_ptr() as usize, length)?;
     if !card.context.capabilities().memory_windows {
         // Nothing can be bound, so the right means nothing.
         flags = flags.without(AccessFlags::MW_BIND);
@@ -159,9 +143,8 @@ pub fn register(pd: &Pd, addr: *mut c_void, length: usize, iova: u64, access: c_
     // reads and writes none of it. Where the program unmaps it all the same, the card's accesses fail.
     let memory = unsafe { HostMemory::from_raw(start, length, Box::new(())) };
     let page = page_size(card.context.capabilities().page_shifts, address, iova, length);
-    let region = pd.domain().register_at(&memory, iova, flags, page);
-    let region = region.inspect_err(|_| undo())?;
-    Ok(Registered { region: Some(region), excluded })
+    let region = pd.domain().register_at(&memory, iova, flags, page)?;
+    Ok(Registered { region: Some(region), _excluded: excluded })
 }
 
 impl Mr {
@@ -283,6 +266,9 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     const CALL: &str = "ibv_dereg_mr";
     // SAFETY: as promised.
     let shared = unsafe { Mr::of(mr) };
+    if shared.pd().context().is_inherited() {
+        return 0;
+    }
     let kind = std::mem::replace(&mut *shared.kind(), Kind::Gone);
     if let Kind::Region { region, access, iova } = kind {
         match region.end() {
@@ -334,6 +320,7 @@ fn rereg(
     length: usize,
     access: c_uint,
 ) -> Result<()> {
+    mr.pd().context().own()?;
     let asked = |bit| flags & bit != 0;
     if flags == 0 || flags & !IBV_REREG_MR_FLAGS_SUPPORTED != 0 {
         return Err(Failure::invalid("flags names nothing, or something unknown"));
@@ -382,7 +369,7 @@ fn rereg(
 pub unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
     // SAFETY: as promised.
     let pd = unsafe { Pd::of(pd) };
-    let made = null::key(pd).map(|key| {
+    let made = pd.context().card().and_then(|_| null::key(pd)).map(|key| {
         pd.users.add();
         let base = Mr::base(pd, core::ptr::null_mut(), usize::MAX, key);
         Box::new(Mr { base: Raw::new(base), kind: Mutex::new(Kind::Null) }).give()
@@ -396,9 +383,6 @@ const _: functions::ibv_reg_mr_iova2 = ibv_reg_mr_iova2;
 const _: functions::ibv_reg_mr_ex = ibv_reg_mr_ex;
 const _: functions::ibv_dereg_mr = ibv_dereg_mr;
 const _: functions::ibv_rereg_mr = ibv_rereg_mr;
-
-/// The context of a domain, for the compiler: a context outlives all else.
-const _: fn(&Pd) -> &Context = Pd::context;
 
 #[cfg(test)]
 mod tests {

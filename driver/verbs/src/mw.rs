@@ -2,8 +2,13 @@
 //! [`Mw`]: memory windows (IBTA 10.6.7).
 //!
 //! The card has windows of type 2B: the program chooses the key of each bind, and only the peer of the queue pair that bound a window may use it.
-//! `ibv_bind_mw` of a window of type 1 makes one of these binds, with a key that it chooses. A window that is bound already is freed and made anew before,
-//! for a card's window must not be bound when it is bound again.
+//! `ibv_bind_mw` of a window of type 1 makes one of these binds, with a key that it chooses. A card's window must not be bound when it is bound again:
+//!
+//! | the window | what is posted |
+//! |---|---|
+//! | is not bound | the bind |
+//! | was bound by the same queue pair | a bind to nothing, which is not signalled, then the bind: what was posted before uses the old key to the end |
+//! | was bound by another queue pair | the bind of a new window; the old one is freed at once, for nothing orders the two queues |
 
 use core::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +20,7 @@ use crate::abi::*;
 use crate::failure::{number, pointer, report, Failure, Result};
 use crate::mr::Mr;
 use crate::pd::Pd;
-use crate::post::{with_flags, GONE, NOT_READY};
+use crate::post::{with_flags, NOT_READY};
 use crate::qp::Qp;
 use crate::raw::{object, Raw};
 
@@ -29,10 +34,10 @@ pub struct Mw {
 object!(Mw, ibv_mw);
 
 struct State {
-    /// `None`: it was freed, and making it anew failed.
+    /// As the driver has it; `None` only for a moment.
     window: Option<MemoryWindow>,
-    /// A bind of type 1 was posted.
-    bound: bool,
+    /// The queue pair by which a bind of type 1 was posted last, if that gave rights.
+    bound: Option<u32>,
 }
 
 impl Mw {
@@ -76,7 +81,7 @@ pub unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ib
             handle: key >> 8,
             r#type: kind,
         };
-        let state = Mutex::new(State { window: Some(window), bound: false });
+        let state = Mutex::new(State { window: Some(window), bound: None });
         Ok(Box::new(Mw { base: Raw::new(base), state }).give())
     };
     pointer("ibv_alloc_mw", make())
@@ -87,6 +92,10 @@ pub unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ib
 /// # Safety
 /// The window lives, and is not used any more.
 pub unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
+    // SAFETY: as promised.
+    if unsafe { Mw::of(mw) }.pd().context().is_inherited() {
+        return 0;
+    }
     // SAFETY: as promised.
     let own = unsafe { Mw::back(mw) };
     own.pd().users.remove();
@@ -118,11 +127,16 @@ fn rights(access: u32) -> Result<AccessFlags> {
     Ok(given.fold(AccessFlags::default(), |all, (_, right)| all | *right))
 }
 
+/// The operation that binds a window to nothing.
+fn unbind(key: u32) -> SendOp {
+    SendOp::BindMw { key, lkey: 0, address: 0, bytes: 0, access: AccessFlags::default() }
+}
+
 /// The operation that binds a window to a range, with a key; a range of no bytes takes the rights back.
 fn operation(key: u32, info: &ibv_mw_bind_info) -> Result<SendOp> {
     let access = rights(info.mw_access_flags)?;
     if info.length == 0 {
-        return Ok(SendOp::BindMw { key, lkey: 0, address: 0, bytes: 0, access: AccessFlags::default() });
+        return Ok(unbind(key));
     }
     if info.mr.is_null() {
         return Err(Failure::invalid("bind_info.mr is null"));
@@ -155,9 +169,7 @@ pub unsafe fn bind_operation(qp: &Qp, mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_
     if window.kind() != IBV_MW_TYPE_2 {
         return Err(Failure::invalid("a window of type 1 is bound by ibv_bind_mw"));
     }
-    if !core::ptr::eq(window.pd().domain_of(), qp.pd().domain_of()) {
-        return Err(Failure::new(Errno::PERM, "window and queue pair are of different protection domains"));
-    }
+    same_domain(qp, window)?;
     // SAFETY: the program changes it in no other thread meanwhile.
     let own = unsafe { (*mw).rkey };
     if own >> 8 != rkey >> 8 {
@@ -174,48 +186,64 @@ fn next_key(key: u32) -> u32 {
     key & !0xff | key.wrapping_add(1) & 0xff
 }
 
+fn same_domain(qp: &Qp, mw: &Mw) -> Result<()> {
+    match core::ptr::eq(mw.pd().domain_of(), qp.pd().domain_of()) {
+        true => Ok(()),
+        false => Err(Failure::new(Errno::PERM, "window and queue pair are of different protection domains")),
+    }
+}
+
 fn bind(qp: &Qp, mw: &Mw, bind: &ibv_mw_bind) -> Result<()> {
     let card = qp.context().card()?;
     if !card.context.capabilities().memory_windows {
         return Err(Failure::unsupported("the card has no memory windows"));
     }
-    let mut state = mw.state();
-    if state.bound {
-        // What it gives ends now.
-        state.bound = false;
-        if let Some(window) = state.window.take() {
-            window.destroy()?;
-        }
+    if mw.kind() != IBV_MW_TYPE_1 {
+        return Err(Failure::invalid("a window of type 2 is bound by a work request: IBV_WR_BIND_MW"));
     }
-    let window = match state.window.take() {
-        Some(window) => window,
-        None => mw.pd().domain().alloc_window()?,
-    };
-    let index = window.rkey();
-    state.window = Some(window);
+    same_domain(qp, mw)?;
+    let mut state = mw.state();
     // SAFETY: the program changes it in no other thread meanwhile.
     let old = unsafe { (*mw.base.get()).rkey };
-    let key = if old >> 8 == index >> 8 { next_key(old) } else { index };
-    let op = operation(key, &bind.bind_info)?;
-    let mut inner = qp.lock();
-    if !inner.takes_sends() {
-        return Err(NOT_READY);
-    }
-    if qp.is_dead() {
-        return Err(GONE);
-    }
-    let wr = SendWr::new(bind.wr_id, op, Payload::Sges(&[]));
-    let wr = with_flags(wr, bind.send_flags & !IBV_SEND_INLINE)?;
-    let mut batch = inner.queue.start_post_send();
-    batch.post(&wr)?;
-    batch.ring()?;
-    state.bound = bind.bind_info.length > 0;
-    // SAFETY: as above.
-    unsafe {
-        (*mw.base.get()).rkey = key;
-        (*mw.base.get()).handle = key >> 8;
-    }
-    Ok(())
+    qp.with(|inner| {
+        if !inner.takes_sends() {
+            return Err(NOT_READY);
+        }
+        let again = state.bound == Some(qp.number());
+        // Another queue pair's bind cannot be taken back by this one.
+        let fresh = match state.bound.is_some() && !again {
+            true => Some(mw.pd().domain().alloc_window()?),
+            false => None,
+        };
+        let key = fresh.as_ref().map_or_else(|| next_key(old), MemoryWindow::rkey);
+        let op = operation(key, &bind.bind_info)?;
+        let wr = SendWr::new(bind.wr_id, op, Payload::Sges(&[]));
+        let wr = with_flags(wr, bind.send_flags & !IBV_SEND_INLINE | inner.forced)?;
+        let mut batch = inner.queue.start_post_send();
+        let mut posted = match again {
+            true => batch.post(&SendWr::new(bind.wr_id, unbind(old), Payload::Sges(&[]))),
+            false => Ok(()),
+        };
+        posted = posted.and_then(|()| batch.post(&wr));
+        if let Err(error) = posted {
+            // Neither goes: what the window gives, it gives still.
+            batch.abandon();
+            return Err(error.into());
+        }
+        batch.ring()?;
+        if let Some(fresh) = fresh {
+            if let Some(Err(error)) = state.window.replace(fresh).map(MemoryWindow::destroy) {
+                report("ibv_bind_mw", &error.into());
+            }
+        }
+        state.bound = (bind.bind_info.length > 0).then_some(qp.number());
+        // SAFETY: as above.
+        unsafe {
+            (*mw.base.get()).rkey = key;
+            (*mw.base.get()).handle = key >> 8;
+        }
+        Ok(())
+    })
 }
 
 /// Binds a window of type 1. Its key is another one afterwards.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! [`Neighbours`]: MAC addresses of peers, and answers to those who ask for this card's.
+//! [`Neighbours`]: MAC addresses of peers, and answers to peers that ask for this card's.
 //!
 //! Programs name a peer by its GID, and an address vector of the card needs a MAC address. In Linux the kernel finds it; here the IP stack of
 //! `ferrowire-net` does, over the raw Ethernet queue pair, which this library takes when it opens the card. The service thread answers peers.
@@ -8,7 +8,7 @@
 //! answers peers, if it has the feature `neighbour_responder`, or the program does.
 
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use ferrowire::{EventQueue, ProtectionDomain};
@@ -31,7 +31,8 @@ pub struct Neighbours {
     events: EventQueue,
     mac: [u8; 6],
     own: Vec<IpAddr>,
-    stack: Mutex<Stack>,
+    /// Read by threads that use it, each as long as it does.
+    stack: RwLock<Stack>,
 }
 
 enum Stack {
@@ -56,14 +57,19 @@ impl Neighbours {
             events: events.clone(),
             mac,
             own: own.to_vec(),
-            stack: Mutex::new(Stack::Lent),
+            stack: RwLock::new(Stack::Lent),
         };
-        *new.stack() = new.start();
+        *new.alone() = new.start();
         new
     }
 
-    fn stack(&self) -> MutexGuard<'_, Stack> {
-        self.stack.lock().unwrap_or_else(PoisonError::into_inner)
+    fn stack(&self) -> RwLockReadGuard<'_, Stack> {
+        self.stack.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The stack, when no thread uses it.
+    fn alone(&self) -> RwLockWriteGuard<'_, Stack> {
+        self.stack.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the raw Ethernet queue pair.
@@ -100,7 +106,6 @@ impl Neighbours {
 
     /// Takes what has come, and answers it; the next frame raises an event.
     pub fn turn(&self) {
-        // Under the lock, so that the queue pair is free when it was lent.
         if let Stack::Running(net) = &*self.stack() {
             // Armed before the last look: what comes after the look raises an event, and what came before it is seen.
             if let Err(error) = net.poll().and_then(|()| net.arm()).and_then(|()| net.poll()) {
@@ -118,32 +123,36 @@ impl Neighbours {
         if let Some(mac) = gids::link_local_mac(gid) {
             return Ok(mac);
         }
-        let net = match &*self.stack() {
-            Stack::Running(net) => net.clone(),
-            Stack::Lent => {
-                return Err(Failure::text(
-                    Errno::HOSTUNREACH,
-                    format!("{ip}: the program has the raw Ethernet queue pair, over which neighbours are asked; use link-local GIDs"),
-                ))
-            }
+        match &*self.stack() {
+            Stack::Running(net) => Ok(net.resolve(ip)?),
+            Stack::Lent => Err(Failure::text(
+                Errno::HOSTUNREACH,
+                format!("{ip}: the program has the raw Ethernet queue pair, over which neighbours are asked; use link-local GIDs"),
+            )),
             Stack::Absent(why) => {
-                return Err(Failure::text(Errno::HOSTUNREACH, format!("{ip}: no neighbour can be asked: {why}")))
+                Err(Failure::text(Errno::HOSTUNREACH, format!("{ip}: no neighbour can be asked: {why}")))
             }
-        };
-        Ok(net.resolve(ip)?)
-    }
-
-    /// Gives the raw Ethernet queue pair up, for the program.
-    pub fn lend(&self) {
-        let old = std::mem::replace(&mut *self.stack(), Stack::Lent);
-        drop(old);
-    }
-
-    /// Takes it back.
-    pub fn take_back(&self) {
-        let mut stack = self.stack();
-        if matches!(*stack, Stack::Lent) {
-            *stack = self.start();
         }
+    }
+
+    /// Gives the raw Ethernet queue pair up, for the program, which makes its own by `make`. If that fails, it is taken back.
+    ///
+    /// # Errors
+    /// `EBUSY` if the program has it already; those of `make`.
+    pub fn lend<T>(&self, make: impl FnOnce() -> Result<T>) -> Result<T> {
+        // Threads that ask for a neighbour have it until they are answered, or their time is over.
+        let mut stack = self.alone();
+        if matches!(*stack, Stack::Lent) {
+            let why = "the card has one raw Ethernet queue pair, and the program has made it already";
+            return Err(Failure::new(Errno::BUSY, why));
+        }
+        drop(std::mem::replace(&mut *stack, Stack::Lent));
+        // Under the lock, so that two threads take turns.
+        make().inspect_err(|_| *stack = self.start())
+    }
+
+    /// Takes it back, from a program that has destroyed its own.
+    pub fn take_back(&self) {
+        *self.alone() = self.start();
     }
 }

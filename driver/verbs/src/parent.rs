@@ -51,7 +51,12 @@ pub unsafe extern "C" fn alloc_td(context: *mut ibv_context, attr: *mut ibv_td_i
 /// It lives, and is not used any more if this succeeds.
 pub unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     // SAFETY: as promised.
-    if let Err(failure) = unsafe { Td::of(td) }.users.none("thread domain") {
+    let shared = unsafe { Td::of(td) };
+    // SAFETY: a context outlives its domains.
+    if unsafe { Context::of((*shared.base.get()).context) }.is_inherited() {
+        return 0;
+    }
+    if let Err(failure) = shared.users.none("thread domain") {
         return number("ibv_dealloc_td", Err(failure));
     }
     // SAFETY: nothing uses it.

@@ -8,7 +8,7 @@ use ferrowire::ProtectionDomain;
 use crate::abi::*;
 use crate::context::Context;
 use crate::count::Users;
-use crate::failure::{number, pointer, Result};
+use crate::failure::{number, pointer, report, Result};
 use crate::null::Null;
 use crate::parent::Td;
 use crate::raw::{object, Raw};
@@ -51,7 +51,7 @@ impl Pd {
     /// A parent domain of a domain, with a thread domain or without.
     ///
     /// # Safety
-    /// Both live; they are told of the new user here.
+    /// Both live; the new user is counted here.
     pub unsafe fn parent(pd: *mut ibv_pd, td: *mut ibv_td) -> Box<Self> {
         // SAFETY: as promised.
         let of = unsafe { Pd::of(pd) };
@@ -113,11 +113,6 @@ impl Pd {
     pub fn single_threaded(&self) -> bool {
         matches!(self.kind, Kind::Parent { td: Some(_), .. })
     }
-
-    /// The pointer that programs have.
-    pub fn pointer(&self) -> *mut ibv_pd {
-        self.base.get()
-    }
 }
 
 fn alloc(context: &Context) -> Result<*mut ibv_pd> {
@@ -143,10 +138,14 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd 
 /// The domain lives, and is not used any more if this succeeds.
 #[no_mangle]
 pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
+    const CALL: &str = "ibv_dealloc_pd";
     // SAFETY: as promised.
     let shared = unsafe { Pd::of(pd) };
+    if shared.context().is_inherited() {
+        return 0;
+    }
     if let Err(failure) = shared.users.none("protection domain") {
-        return number("ibv_dealloc_pd", Err(failure));
+        return number(CALL, Err(failure));
     }
     // SAFETY: nothing uses it.
     let Pd { base, kind, null, .. } = *unsafe { Pd::back(pd) };
@@ -157,7 +156,10 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
             // SAFETY: a context outlives its domains.
             let context = unsafe { Context::of((*base.get()).context) };
             context.users.remove();
-            number("ibv_dealloc_pd", domain.destroy().map_err(Into::into))
+            if let Err(error) = domain.destroy() {
+                // The number stays with the driver, and the program has no use for the domain.
+                report(CALL, &error.into());
+            }
         }
         Kind::Parent { pd, td } => {
             // SAFETY: both outlive their parent domains.
@@ -167,9 +169,9 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
                     (*td).users.remove();
                 }
             }
-            0
         }
     }
+    0
 }
 
 const _: functions::ibv_alloc_pd = ibv_alloc_pd;

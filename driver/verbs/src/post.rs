@@ -15,7 +15,7 @@ use crate::failure::{report, Failure, Result};
 use crate::mw;
 use crate::null::Null;
 use crate::pd::Pd;
-use crate::qp::{Inner, Qp};
+use crate::qp::{Inner, Qp, Receiver};
 
 /// Elements of a work request, at most.
 pub const SGES: usize =
@@ -104,7 +104,8 @@ impl Default for Scratch {
 /// The list has `num_sge` elements, whose bytes are there.
 unsafe fn inline_data<'a>(wr: &ibv_send_wr, inline: &'a mut Inline) -> Result<&'a [u8]> {
     inline.clear();
-    for i in 0..usize::try_from(wr.num_sge).unwrap_or(0) {
+    let count = usize::try_from(wr.num_sge).map_err(|_| Failure::invalid("num_sge is negative"))?;
+    for i in 0..count {
         // SAFETY: as promised; an element's address is that of its bytes.
         unsafe {
             let sge = *wr.sg_list.add(i);
@@ -174,7 +175,7 @@ pub fn with_flags(wr: SendWr<'_>, flags: c_uint) -> Result<SendWr<'_>> {
     Ok(flagged(wr, flags))
 }
 
-/// Flags that a work request may have.
+/// Flags that the card has.
 const FLAGS: c_uint = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
 
 /// What became of a work request that was tried the quick way.
@@ -187,21 +188,29 @@ enum Quick {
     Refused,
 }
 
-/// Posts a work request of a connected queue pair, if it is a message of one element or of one piece of inline data. What it makes of the work request is
-/// known here for each operation, so little of it is left.
+/// Posts a work request of a connected queue pair, if it is a message of one element or of one piece of inline data. `flags` are its own and those of the
+/// queue pair. The compiler knows the operation in each arm, and leaves out what the others need.
 ///
 /// # Safety
 /// As of [`send`].
 #[inline(always)]
-unsafe fn quick(batch: &mut PostSend<'_>, wr: &ibv_send_wr, error: &mut Option<ferrowire::Error>) -> Quick {
+unsafe fn quick(
+    batch: &mut PostSend<'_>,
+    wr: &ibv_send_wr,
+    flags: c_uint,
+    error: &mut Option<ferrowire::Error>,
+) -> Quick {
     const KNOWN: c_uint = FLAGS & !IBV_SEND_INLINE;
-    if wr.num_sge != 1 || wr.send_flags & !KNOWN != 0 {
-        return match wr.send_flags & IBV_SEND_INLINE {
+    if wr.num_sge != 1 || flags & !KNOWN != 0 {
+        return match flags & IBV_SEND_INLINE {
             0 => Quick::Other,
             // SAFETY: as promised.
-            _ => unsafe { quick_inline(batch, wr, error) },
+            _ => unsafe { quick_inline(batch, wr, flags, error) },
         };
     }
+    let post = |batch: &mut PostSend<'_>, error: &mut Option<ferrowire::Error>, op, payload| {
+        post(batch, error, (wr.wr_id, flags), op, payload)
+    };
     // SAFETY: as promised.
     let sges = [element(unsafe { &*wr.sg_list })];
     let payload = Payload::Sges(&sges);
@@ -210,12 +219,12 @@ unsafe fn quick(batch: &mut PostSend<'_>, wr: &ibv_send_wr, error: &mut Option<f
     // SAFETY: as above.
     let imm = || u32::from_be(unsafe { wr.imm.imm_data });
     match wr.opcode {
-        IBV_WR_RDMA_WRITE => post(batch, error, wr, SendOp::Write { remote: remote() }, payload),
-        IBV_WR_SEND => post(batch, error, wr, SendOp::Send, payload),
-        IBV_WR_RDMA_READ => post(batch, error, wr, SendOp::Read { remote: remote() }, payload),
-        IBV_WR_SEND_WITH_IMM => post(batch, error, wr, SendOp::SendImm { imm: imm() }, payload),
+        IBV_WR_RDMA_WRITE => post(batch, error, SendOp::Write { remote: remote() }, payload),
+        IBV_WR_SEND => post(batch, error, SendOp::Send, payload),
+        IBV_WR_RDMA_READ => post(batch, error, SendOp::Read { remote: remote() }, payload),
+        IBV_WR_SEND_WITH_IMM => post(batch, error, SendOp::SendImm { imm: imm() }, payload),
         IBV_WR_RDMA_WRITE_WITH_IMM => {
-            post(batch, error, wr, SendOp::WriteImm { remote: remote(), imm: imm() }, payload)
+            post(batch, error, SendOp::WriteImm { remote: remote(), imm: imm() }, payload)
         }
         _ => Quick::Other,
     }
@@ -229,9 +238,10 @@ unsafe fn quick(batch: &mut PostSend<'_>, wr: &ibv_send_wr, error: &mut Option<f
 unsafe fn quick_inline(
     batch: &mut PostSend<'_>,
     wr: &ibv_send_wr,
+    flags: c_uint,
     error: &mut Option<ferrowire::Error>,
 ) -> Quick {
-    if wr.num_sge != 1 || wr.send_flags & !FLAGS != 0 {
+    if wr.num_sge != 1 || flags & !FLAGS != 0 {
         return Quick::Other;
     }
     // SAFETY: as promised.
@@ -246,23 +256,23 @@ unsafe fn quick_inline(
         IBV_WR_RDMA_WRITE => {
             // SAFETY: as promised: the opcode says which members are set.
             let remote = unsafe { RemoteAddress { address: wr.wr.rdma.remote_addr, rkey: wr.wr.rdma.rkey } };
-            post(batch, error, wr, SendOp::Write { remote }, payload)
+            post(batch, error, (wr.wr_id, flags), SendOp::Write { remote }, payload)
         }
-        IBV_WR_SEND => post(batch, error, wr, SendOp::Send, payload),
+        IBV_WR_SEND => post(batch, error, (wr.wr_id, flags), SendOp::Send, payload),
         _ => Quick::Other,
     }
 }
 
-/// Posts a work request whose flags are known.
+/// Posts a work request, all of whose flags the card has.
 #[inline(always)]
 fn post(
     batch: &mut PostSend<'_>,
     error: &mut Option<ferrowire::Error>,
-    wr: &ibv_send_wr,
+    (wr_id, flags): (u64, c_uint),
     op: SendOp,
     payload: Payload<'_>,
 ) -> Quick {
-    match batch.post(&flagged(SendWr::new(wr.wr_id, op, payload), wr.send_flags)) {
+    match batch.post(&flagged(SendWr::new(wr_id, op, payload), flags)) {
         Ok(()) => Quick::Posted,
         Err(why) => {
             *error = Some(why);
@@ -271,7 +281,7 @@ fn post(
     }
 }
 
-/// With flags that it may have.
+/// A work request with flags that the card has.
 #[inline(always)]
 fn flagged(mut wr: SendWr<'_>, flags: c_uint) -> SendWr<'_> {
     if flags & IBV_SEND_SIGNALED != 0 {
@@ -297,10 +307,11 @@ unsafe fn send(
     batch: &mut PostSend<'_>,
     scratch: &mut Scratch,
     wr: &ibv_send_wr,
+    flags: c_uint,
 ) -> Result<()> {
     // SAFETY: as promised.
     let op = unsafe { operation(qp, wr)? };
-    let payload = if wr.send_flags & IBV_SEND_INLINE != 0 {
+    let payload = if flags & IBV_SEND_INLINE != 0 {
         // SAFETY: as promised.
         Payload::Inline(unsafe { inline_data(wr, &mut scratch.inline)? })
     } else {
@@ -317,7 +328,7 @@ unsafe fn send(
         SendOp::LocalInv { .. } | SendOp::BindMw { .. } => Payload::Sges(&[]),
         _ => payload,
     };
-    let mut request = with_flags(SendWr::new(wr.wr_id, op, payload), wr.send_flags)?;
+    let mut request = with_flags(SendWr::new(wr.wr_id, op, payload), flags)?;
     if service == Service::Ud {
         // SAFETY: as promised: datagrams have this member.
         let ud = unsafe { wr.wr.ud };
@@ -332,15 +343,12 @@ unsafe fn send(
 
 /// The queue pair cannot take sends.
 pub const NOT_READY: Failure = Failure::invalid("the queue pair is not in RTS, and was not since RESET");
-/// The card is gone.
-pub const GONE: Failure = Failure::new(Errno::IO, "the card is gone");
-
 /// Names the work request that is refused, and why.
 ///
 /// # Safety
 /// `bad_wr` is valid.
 #[cold]
-unsafe fn refuse<T>(call: &str, wr: *mut T, bad_wr: *mut *mut T, failure: Failure) -> c_int {
+pub unsafe fn refuse<T>(call: &str, wr: *mut T, bad_wr: *mut *mut T, failure: Failure) -> c_int {
     // SAFETY: as promised.
     unsafe { *bad_wr = wr };
     report(call, &failure).raw_os_error()
@@ -358,13 +366,18 @@ pub unsafe extern "C" fn post_send(
     const CALL: &str = "ibv_post_send";
     // SAFETY: as promised.
     let qp = unsafe { Qp::of(qp) };
-    let mut inner = qp.lock();
-    if !inner.takes_sends() || qp.is_dead() {
-        let failure = if inner.takes_sends() { GONE } else { NOT_READY };
+    // Before the lock, which a thread of the parent may have held when this process was forked.
+    if qp.card().is_dead() {
         // SAFETY: as promised.
-        return unsafe { refuse(CALL, wr, bad_wr, failure) };
+        return unsafe { refuse(CALL, wr, bad_wr, qp.card().gone()) };
     }
-    let Inner { queue, scratch, .. } = &mut *inner;
+    let mut inner = qp.lock();
+    if !inner.takes_sends() {
+        // SAFETY: as promised.
+        return unsafe { refuse(CALL, wr, bad_wr, NOT_READY) };
+    }
+    let Inner { queue, scratch, forced, .. } = &mut *inner;
+    let forced = *forced;
     let service = queue.service();
     let simple = service != Service::Ud && !qp.pd().null().is_used();
     let mut batch = queue.start_post_send();
@@ -373,8 +386,10 @@ pub unsafe extern "C" fn post_send(
     while !next.is_null() {
         // SAFETY: as promised.
         let request = unsafe { &*next };
+        let flags = request.send_flags | forced;
         // SAFETY: as promised.
-        let quick = if simple { unsafe { quick(&mut batch, request, &mut error) } } else { Quick::Other };
+        let quick =
+            if simple { unsafe { quick(&mut batch, request, flags, &mut error) } } else { Quick::Other };
         if quick == Quick::Posted {
             next = request.next;
             continue;
@@ -382,7 +397,7 @@ pub unsafe extern "C" fn post_send(
         let result = match error.take() {
             Some(error) => Err(error.into()),
             // SAFETY: as promised.
-            None => unsafe { send(qp, service, &mut batch, scratch, request) },
+            None => unsafe { send(qp, service, &mut batch, scratch, request, flags) },
         };
         if let Err(failure) = result {
             // SAFETY: as promised.
@@ -467,40 +482,28 @@ pub unsafe extern "C" fn post_recv(
     wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,
 ) -> c_int {
+    const CALL: &str = "ibv_post_recv";
     // SAFETY: as promised.
     let qp = unsafe { Qp::of(qp) };
-    // A thread may post receives while it puts sends together.
-    // SAFETY: the thread is in one call of this library, which uses the queues here alone.
-    if let Some(inner) = unsafe { qp.session.mine() } {
+    if qp.card().is_dead() {
         // SAFETY: as promised.
-        return unsafe { receives_of(qp, inner, wr, bad_wr) };
+        return unsafe { refuse(CALL, wr, bad_wr, qp.card().gone()) };
     }
+    let mut receiver = qp.receiver();
+    let failure = match &mut *receiver {
+        Receiver { queue: Some(queue), ready: true } => {
+            // SAFETY: as promised.
+            return unsafe { receives(CALL, qp.pd(), queue.start_post_recv(), wr, bad_wr) };
+        }
+        Receiver { queue: None, .. } => {
+            Failure::invalid("its receives come from a shared receive queue; post them there")
+        }
+        Receiver { ready: false, .. } => {
+            Failure::invalid("the queue pair is in RESET; take it to INIT first")
+        }
+    };
     // SAFETY: as promised.
-    unsafe { receives_of(qp, &mut qp.lock(), wr, bad_wr) }
-}
-
-/// Posts a list of receives to a queue pair that this thread has.
-///
-/// # Safety
-/// The list and what it names are valid.
-#[inline]
-unsafe fn receives_of(
-    qp: &Qp,
-    inner: &mut Inner,
-    wr: *mut ibv_recv_wr,
-    bad_wr: *mut *mut ibv_recv_wr,
-) -> c_int {
-    const CALL: &str = "ibv_post_recv";
-    if !inner.takes_receives || qp.is_dead() {
-        let failure = match inner.takes_receives {
-            true => GONE,
-            false => Failure::invalid("the queue pair is in RESET; take it to INIT first"),
-        };
-        // SAFETY: as promised.
-        return unsafe { refuse(CALL, wr, bad_wr, failure) };
-    }
-    // SAFETY: as promised.
-    unsafe { receives(CALL, qp.pd(), inner.queue.start_post_recv(), wr, bad_wr) }
+    unsafe { refuse(CALL, wr, bad_wr, failure) }
 }
 
 #[cfg(test)]

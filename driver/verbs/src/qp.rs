@@ -2,15 +2,15 @@
 //! [`Qp`]: queue pairs.
 
 use core::ffi::{c_int, c_uint};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ferrowire::spec::queue::{recv_wqe, send_wqe};
-use ferrowire::{Capabilities, QpInitAttr, QpState, QueuePair, Service};
+use ferrowire::{QpAttributes, QpInitAttr, QpSizes, QpState, QueuePair, ReceiveQueue, Service};
 use rustix::io::Errno;
 
 use crate::abi::*;
 use crate::card::Card;
-use crate::context::{Backend, Context};
+use crate::context::Context;
 use crate::count::Acks;
 use crate::cq::Cq;
 use crate::failure::{number, pointer, report, Failure, Result};
@@ -26,7 +26,9 @@ use crate::srq::Srq;
 pub struct Qp {
     /// Its first members are those of `ibv_qp`.
     base: Raw<ibv_qp_ex>,
+    /// Where a thread needs both, it takes this one first.
     inner: Lock<Inner>,
+    receiver: Lock<Receiver>,
     card: &'static Card,
     /// What the program has set last.
     attributes: Mutex<ibv_qp_attr>,
@@ -41,21 +43,39 @@ pub struct Qp {
 
 object!(Qp, ibv_qp);
 
-/// What posting and modifying change.
+/// What posting sends and modifying change.
 pub struct Inner {
-    /// The queue pair as the driver has it.
+    /// The queue pair as the driver has it, without its receives.
     pub queue: QueuePair,
     /// It was brought to a state that takes sends, and not to RESET since.
     pub ready: bool,
-    /// It was brought to a state that takes receives, which is any but RESET.
-    pub takes_receives: bool,
+    /// Flags of each send: `IBV_SEND_SIGNALED` for `sq_sig_all`. The card does not know of it, so the library can post what completes silently.
+    pub forced: c_uint,
     /// Work requests of the extended interface that are being put together.
     pub builder: Builder,
     /// For work requests that are being posted.
     pub scratch: Scratch,
 }
 
+/// What posting receives changes.
+pub struct Receiver {
+    /// The receives; `None` with a shared receive queue.
+    pub queue: Option<ReceiveQueue>,
+    /// The queue pair was brought to a state that takes receives, which is any but RESET.
+    pub ready: bool,
+}
+
 impl Inner {
+    /// Takes the queue pair to RESET, with its receives.
+    pub fn reset(&mut self, receiver: &mut Receiver, attributes: &QpAttributes) -> Result<()> {
+        if let Some(receives) = receiver.queue.take() {
+            self.queue.join_receives(receives)?;
+        }
+        let reset = self.queue.reset_in_place(attributes);
+        receiver.queue = self.queue.take_receives();
+        Ok(reset?)
+    }
+
     /// Whether sends may be posted (IBTA 10.3.1).
     #[inline]
     pub fn takes_sends(&self) -> bool {
@@ -99,22 +119,14 @@ pub fn state_of(code: ibv_qp_state) -> Option<QpState> {
     QpState::ALL.iter().copied().find(|state| state_code(*state) == code)
 }
 
-/// Sizes that a queue pair has when it was asked for these: as the driver and the card make them.
-fn granted(asked: &ibv_qp_cap, can: &Capabilities, has_srq: bool) -> ibv_qp_cap {
-    let units = send_wqe::units_for_sges(asked.max_send_sge as usize)
-        .max(send_wqe::units_for_inline(asked.max_inline_data as usize))
-        .next_power_of_two();
-    let sges = (1 + send_wqe::SGES_PER_UNIT * (units - 1)).min(can.max_send_sge.into());
-    let inline = (units * ferrowire::spec::queue::WQE_UNIT - send_wqe::INLINE_AT).min(can.max_inline.into());
-    let recv_units = recv_wqe::units_for_sges(asked.max_recv_sge as usize).next_power_of_two();
-    let recv_sges = (recv_units * recv_wqe::SGES_PER_UNIT).min(can.max_recv_sge.into());
-    let depth = |wr: u32| wr.max(1).next_power_of_two();
+/// Sizes of a queue pair as verbs have them.
+fn cap(sizes: &QpSizes) -> ibv_qp_cap {
     ibv_qp_cap {
-        max_send_wr: depth(asked.max_send_wr),
-        max_recv_wr: if has_srq { 0 } else { depth(asked.max_recv_wr) },
-        max_send_sge: sges as u32,
-        max_recv_sge: if has_srq { 0 } else { recv_sges as u32 },
-        max_inline_data: inline as u32,
+        max_send_wr: sizes.max_send_wr,
+        max_recv_wr: sizes.max_recv_wr,
+        max_send_sge: sizes.max_send_sge,
+        max_recv_sge: sizes.max_recv_sge,
+        max_inline_data: sizes.max_inline,
     }
 }
 
@@ -135,14 +147,9 @@ impl Qp {
         unsafe { Self::of(qp.cast()) }
     }
 
-    /// The pointer that programs have.
-    pub fn pointer(&self) -> *mut ibv_qp {
-        self.base.get().cast()
-    }
-
-    /// The same, of the extended post interface.
+    /// The pointer of programs to one with the extended post interface.
     pub fn pointer_ex(&self) -> *mut ibv_qp_ex {
-        self.base.get()
+        self.pointer().cast()
     }
 
     /// The context.
@@ -163,16 +170,31 @@ impl Qp {
         unsafe { (*self.pointer()).qp_num }
     }
 
-    /// What posting and modifying change.
+    /// What posting sends and modifying change.
     #[inline]
     pub fn lock(&self) -> Guard<'_, Inner> {
         self.inner.lock()
     }
 
-    /// Whether the card is gone.
+    /// What posting receives changes.
     #[inline]
-    pub fn is_dead(&self) -> bool {
-        self.card.is_dead()
+    pub fn receiver(&self) -> Guard<'_, Receiver> {
+        self.receiver.lock()
+    }
+
+    /// Calls `f` with what posting sends and modifying change. This thread has it already, if it is in a series of the extended interface, or gets it.
+    pub fn with<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
+        // SAFETY: the thread is in one call of this library, which uses it here alone.
+        match unsafe { self.session.mine() } {
+            Some(inner) => f(inner),
+            None => f(&mut self.lock()),
+        }
+    }
+
+    /// The card.
+    #[inline]
+    pub fn card(&self) -> &'static Card {
+        self.card
     }
 
     /// What the program has set.
@@ -180,17 +202,16 @@ impl Qp {
         self.attributes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the program the state.
+    /// Shows the program the state.
     pub fn show_state(&self, state: QpState) {
-        // SAFETY: programs read it while they modify the queue pair in no other thread.
-        unsafe { (*self.pointer()).state = state_code(state) };
+        // SAFETY: the object lives, and the number is aligned. Threads may query at once; programs read it while they do not.
+        let shown = unsafe { AtomicU32::from_ptr(&raw mut (*self.pointer()).state) };
+        shown.store(state_code(state), Ordering::Relaxed);
     }
 
-    /// Makes a queue pair, in RESET.
+    /// Makes a queue pair, in RESET, for the program.
     fn create(pd: &Pd, attr: &mut ibv_qp_init_attr, extended: bool) -> Result<*mut ibv_qp> {
-        let context = pd.context();
-        let card = context.card()?;
-        let service = service(attr.qp_type)?;
+        let card = pd.context().card()?;
         if attr.send_cq.is_null() || attr.recv_cq.is_null() {
             return Err(Failure::invalid("send_cq or recv_cq is null"));
         }
@@ -198,22 +219,8 @@ impl Qp {
         let (send_cq, recv_cq) = unsafe { (Cq::of(attr.send_cq), Cq::of(attr.recv_cq)) };
         // SAFETY: as above.
         let srq = (!attr.srq.is_null()).then(|| unsafe { Srq::of(attr.srq) });
-        let can = card.context.capabilities();
-        let mut wanted = QpInitAttr::rc(&send_cq.target, &recv_cq.target);
-        wanted.service = service;
-        wanted.max_send_wr = attr.cap.max_send_wr;
-        wanted.max_send_sge = fits("max_send_sge", attr.cap.max_send_sge, can.max_send_sge.into())?;
-        wanted.max_inline = fits("max_inline_data", attr.cap.max_inline_data, can.max_inline.into())?;
-        wanted.sq_sig_all = attr.sq_sig_all != 0;
-        if srq.is_none() {
-            wanted.max_recv_wr = attr.cap.max_recv_wr;
-            wanted.max_recv_sge = fits("max_recv_sge", attr.cap.max_recv_sge, can.max_recv_sge.into())?;
-        }
-        if service == Service::Raw {
-            // The card has one.
-            card.neighbours.lend();
-        }
-        let made = match srq {
+        let wanted = wanted(card, attr, send_cq, recv_cq, srq.is_some())?;
+        let make = || match srq {
             Some(srq) => srq.with(|shared| {
                 let mut wanted = wanted.clone();
                 wanted.srq = Some(shared);
@@ -221,19 +228,48 @@ impl Qp {
             }),
             None => pd.domain().create_qp(&wanted),
         };
-        let mut made = made.map(ferrowire::Qp::untyped);
-        if service == Service::Raw {
-            made = made
-                .and_then(|queue| card.context.set_raw_filter(&ferrowire::RawFilter::port()).map(|()| queue));
+        let queue = match wanted.service {
+            Service::Raw => card.neighbours.lend(|| {
+                let queue = make()?.untyped();
+                card.context.set_raw_filter(&ferrowire::RawFilter::port())?;
+                Ok(queue)
+            })?,
+            _ => make()?.untyped(),
+        };
+        let qp = Self::over(queue, card, pd, attr, extended);
+        pd.users.add();
+        send_cq.users.add();
+        recv_cq.users.add();
+        if let Some(srq) = srq {
+            srq.users.add();
         }
-        let queue = made.inspect_err(|_| give_back(card, service))?;
+        let number = qp.number();
+        let qp = qp.give();
+        card.objects().qps.insert(number, qp.cast_const().cast());
+        Ok(qp)
+    }
+
+    /// The object of a queue pair that the driver has made; `attr` gets its sizes.
+    fn over(
+        mut queue: QueuePair,
+        card: &'static Card,
+        pd: &Pd,
+        attr: &mut ibv_qp_init_attr,
+        extended: bool,
+    ) -> Box<Self> {
         let number = queue.number();
-        let cap = granted(&attr.cap, can, srq.is_some());
-        attr.cap = cap;
-        let single_threaded = pd.single_threaded();
+        attr.cap = cap(&queue.sizes());
+        let receiver = Receiver { queue: queue.take_receives(), ready: false };
+        let inner = Inner {
+            queue,
+            ready: false,
+            forced: if attr.sq_sig_all != 0 { IBV_SEND_SIGNALED } else { 0 },
+            builder: Builder::default(),
+            scratch: Scratch::default(),
+        };
         let base = ibv_qp_ex {
             qp_base: ibv_qp {
-                context: context.pointer(),
+                context: pd.context_pointer(),
                 qp_context: attr.qp_context,
                 pd: pd.pointer(),
                 send_cq: attr.send_cq,
@@ -247,42 +283,40 @@ impl Qp {
             },
             ..qp_ex::slots()
         };
-        let qp = Box::new(Self {
+        let single_threaded = pd.single_threaded();
+        Box::new(Self {
             base: Raw::new(base),
-            inner: Lock::new(
-                Inner {
-                    queue,
-                    ready: false,
-                    takes_receives: false,
-                    builder: Builder::default(),
-                    scratch: Scratch::default(),
-                },
-                single_threaded,
-            ),
+            inner: Lock::new(inner, single_threaded),
+            receiver: Lock::new(receiver, single_threaded),
             card,
-            attributes: Mutex::new(ibv_qp_attr { cap, ..ibv_qp_attr::zeroed() }),
+            attributes: Mutex::new(ibv_qp_attr { cap: attr.cap, ..ibv_qp_attr::zeroed() }),
             extended,
             sq_sig_all: attr.sq_sig_all != 0,
             session: Hold::default(),
             acks: Acks::default(),
-        });
-        pd.users.add();
-        send_cq.users.add();
-        recv_cq.users.add();
-        if let Some(srq) = srq {
-            srq.users.add();
-        }
-        let qp = qp.give();
-        card.objects().qps.insert(number, qp.cast_const().cast());
-        Ok(qp)
+        })
     }
 }
 
-/// The raw Ethernet queue pair is the library's again.
-fn give_back(card: &Card, service: Service) {
-    if service == Service::Raw {
-        card.neighbours.take_back();
+/// The driver's form of what a program wants. Every send is signalled by this library, where `sq_sig_all` says so.
+fn wanted<'a>(
+    card: &Card,
+    attr: &ibv_qp_init_attr,
+    send_cq: &Cq,
+    recv_cq: &Cq,
+    has_srq: bool,
+) -> Result<QpInitAttr<'a>> {
+    let can = card.context.capabilities();
+    let mut wanted = QpInitAttr::rc(&send_cq.target, &recv_cq.target);
+    wanted.service = service(attr.qp_type)?;
+    wanted.max_send_wr = attr.cap.max_send_wr;
+    wanted.max_send_sge = fits("max_send_sge", attr.cap.max_send_sge, can.max_send_sge.into())?;
+    wanted.max_inline = fits("max_inline_data", attr.cap.max_inline_data, can.max_inline.into())?;
+    if !has_srq {
+        wanted.max_recv_wr = attr.cap.max_recv_wr;
+        wanted.max_recv_sge = fits("max_recv_sge", attr.cap.max_recv_sge, can.max_recv_sge.into())?;
     }
+    Ok(wanted)
 }
 
 /// Creates a queue pair.
@@ -363,11 +397,11 @@ pub unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
 
 fn query(qp: &Qp) -> Result<(ibv_qp_attr, ibv_qp_init_attr)> {
     qp.context().card()?;
-    let status = qp.lock().queue.query()?;
-    let known = status.state.known().ok_or(Failure::new(Errno::IO, "the card told an unknown state"))?;
+    let status = qp.with(|inner| inner.queue.query())?;
+    let known = status.state.known().ok_or(Failure::new(Errno::IO, "the card is in an unknown state"))?;
     let state = state_code(known);
     let set = *qp.attributes();
-    let psn = |told: u32, set: u32, there: bool| if there { told } else { set };
+    let psn = |now: u32, set: u32, there: bool| if there { now } else { set };
     let attr = ibv_qp_attr {
         qp_state: state,
         cur_qp_state: state,
@@ -432,28 +466,31 @@ pub unsafe extern "C" fn ibv_query_qp_data_in_order(qp: *mut ibv_qp, op: ibv_wr_
 /// The queue pair lives, and is not used any more.
 #[no_mangle]
 pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
+    const CALL: &str = "ibv_destroy_qp";
     // SAFETY: as promised.
     let shared = unsafe { Qp::of(qp) };
-    let context = shared.context();
-    if let Backend::Card(card) = context.backend {
-        card.objects().qps.remove(&shared.number());
+    let card = shared.card;
+    if card.is_inherited() {
+        return 0;
     }
+    card.objects().qps.remove(&shared.number());
     // From here on no event of it comes.
-    context.events.remove(|pending| pending.is_about(qp));
+    shared.context().events.remove(|pending| pending.is_about(qp));
     shared.acks.wait();
     // SAFETY: nothing uses it.
-    let Qp { base, inner, .. } = *unsafe { Qp::back(qp) };
+    let Qp { base, inner, receiver, .. } = *unsafe { Qp::back(qp) };
     // SAFETY: the objects outlive their queue pairs.
     let (pd, send_cq, recv_cq, srq) = unsafe {
         let base = (*base.get()).qp_base;
         let srq = (!base.srq.is_null()).then(|| Srq::of(base.srq));
         (Pd::of(base.pd), Cq::of(base.send_cq), Cq::of(base.recv_cq), srq)
     };
-    let queue = inner.into_inner().queue;
+    let mut queue = inner.into_inner().queue;
     let service = queue.service();
-    if let Err(error) = queue.destroy() {
+    let joined = receiver.into_inner().queue.map_or(Ok(()), |receives| queue.join_receives(receives));
+    if let Err(error) = joined.and_then(|()| queue.destroy()) {
         // The number and the memory stay with the driver.
-        report("ibv_destroy_qp", &error.into());
+        report(CALL, &error.into());
     }
     pd.users.remove();
     send_cq.users.remove();
@@ -461,8 +498,8 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     if let Some(srq) = srq {
         srq.users.remove();
     }
-    if let Backend::Card(card) = context.backend {
-        give_back(card, service);
+    if service == Service::Raw {
+        card.neighbours.take_back();
     }
     0
 }
@@ -472,9 +509,6 @@ const _: functions::ibv_qp_to_qp_ex = ibv_qp_to_qp_ex;
 const _: functions::ibv_query_qp = ibv_query_qp;
 const _: functions::ibv_query_qp_data_in_order = ibv_query_qp_data_in_order;
 const _: functions::ibv_destroy_qp = ibv_destroy_qp;
-
-/// A C integer, for the compiler: states have its type.
-const _: c_uint = IBV_QPS_RESET;
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The extended post interface: `ibv_wr_start`, one call for each work request and its parts, `ibv_wr_complete` (`ibv_wr_post(3)`).
 //!
-//! A work request of a connected queue pair goes into the queue with its data, another one when the next one begins or with `ibv_wr_complete`, which rings the
-//! doorbell. What is wrong is kept until then: the call returns the first error, and nothing of the series is posted.
+//! A work request of a connected queue pair goes into the queue when its data are set. One without data, or of another queue pair, goes there when the next
+//! one begins, or with `ibv_wr_complete`, which rings the doorbell. What is wrong is kept until then: the call returns the first error, and nothing of the
+//! series is posted.
 
 use core::ffi::{c_int, c_void};
 
@@ -13,7 +14,7 @@ use crate::abi::*;
 use crate::ah::Ah;
 use crate::failure::{report, Failure, Result};
 use crate::mw;
-use crate::post::{element, with_flags, writes, Scratch, GONE, INLINE, NOT_READY, SGES};
+use crate::post::{element, with_flags, writes, Scratch, INLINE, NOT_READY, SGES};
 use crate::qp::{Inner, Qp};
 
 const CALL: &str = "ibv_wr_complete";
@@ -76,6 +77,9 @@ fn post(queue: &mut QueuePair, work: &Work, payload: Payload<'_>) -> Result<()> 
 fn flush(qp: &Qp, inner: &mut Inner) -> Result<()> {
     let Inner { queue, builder, scratch, .. } = inner;
     let Some(work) = builder.work.take() else { return Ok(()) };
+    if qp.card().is_dead() {
+        return Err(qp.card().gone());
+    }
     let payload = match work.data {
         Data::Sges(count) => {
             let sges = &mut scratch.sges[..count];
@@ -115,7 +119,7 @@ unsafe fn begin(qp: *mut ibv_qp_ex, op: Result<SendOp>) {
         }
     }
     // SAFETY: the program sets both before the call.
-    let (wr_id, flags) = unsafe { ((*qp).wr_id, (*qp).wr_flags) };
+    let (wr_id, flags) = unsafe { ((*qp).wr_id, (*qp).wr_flags | inner.forced) };
     match op {
         Ok(op) => inner.builder.work = Some(Work { wr_id, flags, op, to: None, data: Data::Sges(0) }),
         Err(failure) => inner.builder.fail(failure),
@@ -154,7 +158,7 @@ unsafe fn quick(qp: *mut ibv_qp_ex, payload: Payload<'_>) -> bool {
     let shared = unsafe { Qp::of_ex(qp) };
     // SAFETY: this thread alone has it.
     let Some(Inner { queue, builder, .. }) = (unsafe { shared.session.get() }) else { return false };
-    if queue.service() == Service::Ud || shared.pd().null().is_used() {
+    if queue.service() == Service::Ud || shared.pd().null().is_used() || shared.card().is_dead() {
         return false;
     }
     let Some(work) = builder.work.take() else { return false };
@@ -167,12 +171,16 @@ unsafe fn quick(qp: *mut ibv_qp_ex, payload: Payload<'_>) -> bool {
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     // SAFETY: the program's queue pair lives.
     let shared: &'static Qp = unsafe { Qp::of_ex(qp) };
+    if shared.card().is_inherited() {
+        // The lock may be held by a thread that is not in this process. `wr_complete` says what is wrong.
+        return;
+    }
     let mut guard = shared.lock();
     guard.builder.clear();
-    if !guard.takes_sends() {
+    if shared.card().is_dead() {
+        guard.builder.fail(shared.card().gone());
+    } else if !guard.takes_sends() {
         guard.builder.fail(NOT_READY);
-    } else if shared.is_dead() {
-        guard.builder.fail(GONE);
     }
     shared.session.begin(guard);
 }
@@ -184,6 +192,9 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
 unsafe fn end(qp: *mut ibv_qp_ex, post: bool) -> c_int {
     // SAFETY: as promised.
     let shared = unsafe { Qp::of_ex(qp) };
+    if shared.card().is_inherited() {
+        return report(CALL, &shared.card().gone()).raw_os_error();
+    }
     // SAFETY: this thread alone has it.
     let guard = unsafe { shared.session.end() };
     let Some(mut inner) = guard else { return Errno::INVAL.raw_os_error() };
@@ -293,7 +304,7 @@ unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *co
                 return Err(Failure::invalid("num_sge is more than a work request has"));
             }
             for (i, sge) in scratch.sges[..count].iter_mut().enumerate() {
-                // The program's list has so many entries.
+                // The program's list has `count` entries.
                 *sge = element(&*list.add(i));
             }
             work.data = Data::Sges(count);
@@ -320,7 +331,7 @@ unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, l
 }
 
 unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_data_buf) {
-    // SAFETY: as above; the program's list has so many entries, whose bytes are there.
+    // SAFETY: as above; the program's list has `count` entries, whose bytes are there.
     unsafe {
         set(qp, |work, scratch| {
             work.data = Data::Inline;

@@ -140,13 +140,13 @@ unsafe fn copy_out<T>(from: &T, to: *mut u8, bytes: usize) {
 }
 
 fn device(context: &Context) -> Result<ibv_device_attr> {
-    Ok(device_attr(&context.identity()?, context.mac()?, &context.capabilities()))
+    Ok(device_attr(&context.identity()?, context.mac()?, &context.capabilities()?))
 }
 
 fn port(context: &Context, number: u8) -> Result<ibv_port_attr> {
     check_port(number.into())?;
     let (pkeys, qkeys) = (context.drops(DropReason::Pkey)?, context.drops(DropReason::Qkey)?);
-    Ok(port_attr(&context.port()?, &context.capabilities(), pkeys, qkeys))
+    Ok(port_attr(&context.port()?, &context.capabilities()?, pkeys, qkeys))
 }
 
 /// Attributes of a device.
@@ -266,7 +266,7 @@ pub unsafe extern "C" fn ibv_query_gid(
     let found = || -> Result<ibv_gid> {
         check_port(port_num.into())?;
         check_gid(index as u32)?;
-        let raw = context.gids().get(index as usize).map_or([0; 16], |ip| ip.octets());
+        let raw = context.gids()?.get(index as usize).map_or([0; 16], |ip| ip.octets());
         Ok(ibv_gid { raw })
     };
     let result = found().map(|found| {
@@ -309,7 +309,7 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
         }
         check_port(port_num)?;
         check_gid(gid_index)?;
-        match context.gids().get(gid_index as usize) {
+        match context.gids()?.get(gid_index as usize) {
             Some(ip) => Ok(entry(gid_index as usize, *ip)),
             // An entry that is empty, as the kernel says it.
             None => Err(Failure::new(Errno::NODATA, "the entry is empty")),
@@ -337,7 +337,10 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
         return refuse(Failure::unsupported("flags must be 0"));
     }
     // SAFETY: as promised.
-    let gids = unsafe { Context::of(context) }.gids();
+    let gids = match unsafe { Context::of(context) }.gids() {
+        Ok(gids) => gids,
+        Err(failure) => return refuse(failure),
+    };
     if gids.len() > max_entries {
         return refuse(Failure::text(
             Errno::INVAL,

@@ -9,6 +9,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::event::{eventfd, EventfdFlags};
 use rustix::io::{preadv2, read, write, Errno, ReadWriteFlags};
 
+use crate::context::Context;
+use crate::failure::{report, Failure};
+use crate::sys::set_errno;
+
 /// A queue of entries that the program waits for. Its descriptor is an event file that counts them down by one with each read: so a read waits for an
 /// entry, or ends with `EAGAIN` if the program has set `O_NONBLOCK`, as a read from the kernel's descriptors does.
 #[derive(Debug)]
@@ -54,7 +58,7 @@ impl<T> FdQueue<T> {
         self.count();
     }
 
-    /// Nothing comes any more: who waits, and who takes from the empty queue, gets `errno`.
+    /// Nothing comes any more: a thread that waits, or takes from the empty queue, gets `errno`.
     pub fn end(&self, errno: Errno) {
         self.state().ended = Some(errno);
         self.count();
@@ -79,6 +83,24 @@ impl<T> FdQueue<T> {
             }
             // The entry was removed after it was counted.
         }
+    }
+
+    /// As [`take`](Self::take), in a call of the program that returns -1 and sets `errno`.
+    ///
+    /// # Errors
+    /// `errno` is set, and the log has a line unless that is how programs wait.
+    pub fn take_for<R>(&self, call: &str, context: &Context, given: impl FnOnce(T) -> R) -> Result<R, ()> {
+        if let Err(failure) = context.own() {
+            // The descriptor is the parent's, too: a read would take an event from the parent.
+            report(call, &failure);
+            return Err(());
+        }
+        self.take(given).map_err(|errno| match errno {
+            Errno::AGAIN | Errno::INTR => set_errno(errno),
+            _ => {
+                report(call, &Failure::new(errno, "the card is gone"));
+            }
+        })
     }
 
     /// Removes entries.

@@ -38,10 +38,16 @@ macro_rules! object {
                 unsafe { &*part.cast::<Self>() }
             }
 
+            /// The pointer that programs have. It is that of the whole object, to which `of` goes back.
+            #[allow(dead_code)]
+            pub fn pointer(&self) -> *mut $part {
+                core::ptr::from_ref(self).cast_mut().cast()
+            }
+
             /// The object of a program's pointer, which the program gives back.
             ///
             /// # Safety
-            /// As of `of`; nobody has it any more.
+            /// As of `of`; nothing uses it any more.
             #[allow(dead_code)]
             pub unsafe fn back(part: *mut $part) -> Box<Self> {
                 // SAFETY: `give` made the pointer of a box.

@@ -28,12 +28,22 @@ use crate::sys::without_signals;
 /// Between two looks at a card that cannot raise interrupts.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Starts the thread.
-pub fn start(card: &'static Card, lifeline: Option<OwnedFd>) -> Result<()> {
+/// Starts the thread, which waits for the card that is to be served: it is handed over by what this returns. So a card whose thread cannot be started is
+/// not kept.
+pub fn prepare(lifeline: Option<OwnedFd>) -> Result<impl FnOnce(&'static Card)> {
+    let (give, get) = std::sync::mpsc::sync_channel::<&'static Card>(1);
     let thread = std::thread::Builder::new().name("ferrowire".into());
-    let started = without_signals(|| thread.spawn(move || run(card, lifeline.as_ref())));
-    match started {
-        Ok(_) => Ok(()),
+    let serve = move || {
+        // It fails if the card is not handed over: then there is nothing to do.
+        if let Ok(card) = get.recv() {
+            run(card, lifeline.as_ref());
+        }
+    };
+    match without_signals(|| thread.spawn(serve)) {
+        Ok(_) => Ok(move |card| {
+            // The thread waits for it, so this does not fail.
+            let _ = give.send(card);
+        }),
         Err(error) => {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::AGAIN);
             Err(Failure::text(errno, format!("start the thread that reads the card's events: {error}")))
@@ -70,12 +80,12 @@ fn bury(card: &Card, why: &str) {
 
 /// Waits for events and hands them on; `false` when the connection has ended.
 fn turn(card: &Card, lifeline: Option<&OwnedFd>) -> ferrowire::Result<bool> {
-    let mut told = [Event::default(); 16];
+    let mut events = [Event::default(); 16];
     // Armed before the look: what comes after the look raises an interrupt.
     card.events.acknowledge()?;
     card.events.request_interrupt()?;
-    let count = card.events.poll(&mut told)?;
-    for event in &told[..count] {
+    let count = card.events.poll(&mut events)?;
+    for event in &events[..count] {
         hand_on(card, event);
     }
     if count > 0 {

@@ -7,6 +7,7 @@ use ferrowire::{SharedReceiveQueue, SrqInitAttr};
 use rustix::io::Errno;
 
 use crate::abi::*;
+use crate::card::Card;
 use crate::context::Context;
 use crate::count::{Acks, Users};
 use crate::failure::{number, pointer, report, Failure, Result};
@@ -20,6 +21,7 @@ use crate::raw::{object, Raw};
 pub struct Srq {
     base: Raw<ibv_srq>,
     queue: Lock<SharedReceiveQueue>,
+    card: &'static Card,
     max_sge: u32,
     /// Queue pairs with it.
     pub users: Users,
@@ -30,11 +32,6 @@ pub struct Srq {
 object!(Srq, ibv_srq);
 
 impl Srq {
-    /// The pointer that programs have.
-    pub fn pointer(&self) -> *mut ibv_srq {
-        self.base.get()
-    }
-
     /// The context.
     pub fn context(&self) -> &Context {
         // SAFETY: the program does not change it, and a context outlives its queues.
@@ -77,6 +74,7 @@ impl Srq {
         let srq = Box::new(Self {
             base: Raw::new(base),
             queue: Lock::new(queue, pd.single_threaded()),
+            card,
             max_sge: attr.attr.max_sge,
             users: Users::default(),
             acks: Acks::default(),
@@ -132,6 +130,7 @@ pub unsafe extern "C" fn create_srq_ex(
 }
 
 fn modify(srq: &Srq, attr: &ibv_srq_attr, mask: u32) -> Result<()> {
+    srq.context().card()?;
     if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
         return Err(Failure::invalid("srq_attr_mask has unknown bits"));
     }
@@ -175,9 +174,15 @@ pub unsafe extern "C" fn ibv_modify_srq(
 pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
     // SAFETY: as promised.
     let srq = unsafe { Srq::of(srq) };
-    let found = srq.with(|queue| {
-        let status = queue.query()?;
-        Ok(ibv_srq_attr { max_wr: queue.capacity(), max_sge: srq.max_sge, srq_limit: status.limit.into() })
+    let found = srq.context().card().and_then(|_| {
+        srq.with(|queue| {
+            let status = queue.query()?;
+            Ok(ibv_srq_attr {
+                max_wr: queue.capacity(),
+                max_sge: srq.max_sge,
+                srq_limit: status.limit.into(),
+            })
+        })
     });
     // SAFETY: as promised.
     number("ibv_query_srq", found.map(|found| unsafe { *attr = found }))
@@ -201,6 +206,9 @@ pub unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, srq_num: *mut u32) -> c_
 pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     // SAFETY: as promised.
     let shared = unsafe { Srq::of(srq) };
+    if shared.card.is_inherited() {
+        return 0;
+    }
     if let Err(failure) = shared.users.none("shared receive queue") {
         return number("ibv_destroy_srq", Err(failure));
     }
@@ -230,11 +238,16 @@ pub unsafe extern "C" fn post_srq_recv(
     wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,
 ) -> c_int {
+    const CALL: &str = "ibv_post_srq_recv";
     // SAFETY: as promised.
     let srq = unsafe { Srq::of(srq) };
+    if srq.card.is_dead() {
+        // SAFETY: as promised.
+        return unsafe { post::refuse(CALL, wr, bad_wr, srq.card.gone()) };
+    }
     let mut queue = srq.queue.lock();
     // SAFETY: as promised.
-    unsafe { post::receives("ibv_post_srq_recv", srq.pd(), queue.start_post_recv(), wr, bad_wr) }
+    unsafe { post::receives(CALL, srq.pd(), queue.start_post_recv(), wr, bad_wr) }
 }
 
 const _: functions::ibv_create_srq = ibv_create_srq;

@@ -2,6 +2,7 @@
 //! Functions that the card or this library does not have. Each says why in the log, and answers `EOPNOTSUPP`.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::mem::transmute;
 
 use rustix::io::Errno;
 
@@ -116,20 +117,21 @@ unsupported! {
     exported number ibv_qp_attach_comp_cntr(*mut ibv_qp, *mut ibv_comp_cntr, *mut ibv_qp_attach_comp_cntr_attr) -> c_int = COMPLETION_COUNTERS;
 }
 
-/// The name under which programs of 2013 call `ibv_create_flow`. They take what it returns for a pointer.
-///
-/// # Safety
-/// None is needed.
-pub unsafe extern "C" fn old_create_flow() {
-    pointer::<c_void>("ibv_create_flow", Err(Failure::unsupported(FLOWS)));
+/// The slot by which programs of 2013 call `ibv_create_flow` (libibverbs 1.1.7). Its type in today's headers is that of a function without result.
+pub fn old_create_flow() -> unsafe extern "C" fn() {
+    // SAFETY: both are pointers to functions; the program calls it by the type that it has here.
+    unsafe {
+        transmute::<
+            unsafe extern "C" fn(*mut ibv_qp, *mut ibv_flow_attr) -> *mut ibv_flow,
+            unsafe extern "C" fn(),
+        >(create_flow)
+    }
 }
 
 /// The same of `ibv_destroy_flow`.
-///
-/// # Safety
-/// None is needed.
-pub unsafe extern "C" fn old_destroy_flow() {
-    let _ = number("ibv_destroy_flow", Err(Failure::unsupported(FLOWS)));
+pub fn old_destroy_flow() -> unsafe extern "C" fn() {
+    // SAFETY: as above.
+    unsafe { transmute::<unsafe extern "C" fn(*mut ibv_flow) -> c_int, unsafe extern "C" fn()>(destroy_flow) }
 }
 
 /// Posts operations on the tag matching list of a queue: there is none.

@@ -21,6 +21,8 @@
 #define GRH 40
 #define QKEY 0x11223344
 #define PATIENCE 60
+/* Time of a process, which then ends: a case that waits for ever must not hold its pipes. */
+#define LIMIT (2 * PATIENCE)
 
 static const char *side_name;
 
@@ -52,6 +54,8 @@ struct end {
 
 struct side {
 	int server, peer;
+	/* The index of the GID that the case goes by. */
+	int gid;
 	ibv_context *ctx;
 	ibv_pd *pd;
 	ibv_cq *cq;
@@ -106,7 +110,7 @@ static void set_up(struct side *s, int entries)
 	/* Not aligned to anything. */
 	s->memory += 24;
 	CHECK(s->mr = ibv_reg_mr(s->pd, s->memory, BYTES, access));
-	IS(ibv_query_gid(s->ctx, 1, 0, &s->mine.gid), 0);
+	IS(ibv_query_gid(s->ctx, 1, s->gid, &s->mine.gid), 0);
 	s->mine.address = (uintptr_t)s->memory;
 	s->mine.rkey = s->mr->rkey;
 }
@@ -144,9 +148,10 @@ static void to_init(struct side *s, ibv_qp *qp)
 	CHECK(qp->state == IBV_QPS_INIT);
 }
 
-static ibv_ah_attr way(const ibv_gid *gid)
+static ibv_ah_attr way(const struct side *s, const ibv_gid *gid)
 {
-	return (ibv_ah_attr){ .is_global = 1, .port_num = 1, .grh = { .dgid = *gid, .hop_limit = 64 } };
+	return (ibv_ah_attr){ .is_global = 1, .port_num = 1,
+		.grh = { .dgid = *gid, .sgid_index = s->gid, .hop_limit = 64 } };
 }
 
 /* Both ends of a queue pair learn of each other. */
@@ -161,7 +166,7 @@ static void exchange(struct side *s, ibv_qp *qp)
 static void to_rts(struct side *s, ibv_qp *qp)
 {
 	ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = s->theirs.qpn,
-		.rq_psn = s->theirs.psn, .max_dest_rd_atomic = 4, .min_rnr_timer = 12, .ah_attr = way(&s->theirs.gid) };
+		.rq_psn = s->theirs.psn, .max_dest_rd_atomic = 4, .min_rnr_timer = 12, .ah_attr = way(s, &s->theirs.gid) };
 	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 
 	if (qp->qp_type == IBV_QPT_RC)
@@ -428,13 +433,13 @@ static void ud(struct side *s)
 		CHECK(wc.byte_len == GRH + 300 && wc.src_qp == s->theirs.qpn);
 		same(s->memory + 4096 + GRH, 300, 3);
 		IS(ibv_init_ah_from_wc(s->ctx, 1, &wc, (ibv_grh *)(s->memory + 4096), &attr), 0);
-		CHECK(!memcmp(&attr.grh.dgid, &s->theirs.gid, 16) && attr.grh.sgid_index == 0);
+		CHECK(!memcmp(&attr.grh.dgid, &s->theirs.gid, 16) && attr.grh.sgid_index == s->gid);
 		CHECK(ah = ibv_create_ah_from_wc(s->pd, &wc, (ibv_grh *)(s->memory + 4096), 1));
 	} else {
 		unsigned char mac[6];
 		uint16_t vlan = 1;
 
-		attr = way(&s->theirs.gid);
+		attr = way(s, &s->theirs.gid);
 		CHECK(ah = ibv_create_ah(s->pd, &attr));
 		ZERO(ibv_resolve_eth_l2_from_gid(s->ctx, &attr, mac, &vlan));
 		CHECK(mac[0] == 2 && vlan == 0xffff);
@@ -627,6 +632,10 @@ static void events(struct side *s)
 		case 3:
 			CHECK(epoll_wait(queue, &ready, 1, PATIENCE * 1000) == 1);
 			IS(ibv_get_cq_event(channel, &got, &context), 0);
+			/* There is no other one, of the round before. */
+			CHECK(epoll_wait(queue, &ready, 1, 100) == 0);
+			IS(ibv_get_cq_event(channel, &got, &context), -1);
+			CHECK(errno == EAGAIN);
 			break;
 		}
 		CHECK(round == 2 || (got == cq && context == &got));
@@ -944,10 +953,12 @@ static void windows(struct side *s)
 	ibv_sge sge;
 	ibv_send_wr wr;
 	ibv_mw_bind bind;
-	uint32_t keys[2];
+	/* Of the windows; and one that window 0 had before. */
+	uint32_t keys[3];
 
 	set_up(s, 64);
-	qp = make_qp(s, IBV_QPT_RC, NULL, 0);
+	/* Every request is signalled, and a bind that takes another one back completes once. */
+	qp = make_qp(s, IBV_QPT_RC, NULL, 1);
 	to_init(s, qp);
 	for (int i = 0; i < 2; i++)
 		receive(s, qp, 10 + i, 0, 64);
@@ -966,14 +977,40 @@ static void windows(struct side *s)
 		CHECK(mw[0]->rkey != keys[0]);
 		wc = one(s->cq);
 		good(&wc, 1, IBV_WC_BIND_MW);
-		/* Once more: its key is another one. */
+		/* Once more: its key is another one. And again at once, after a message that takes its time: binds are ordered. */
+		keys[2] = mw[0]->rkey;
+		sge = piece(s, 0, 4096);
+		wr = request(4, IBV_WR_RDMA_WRITE, &sge, 1);
+		wr.send_flags = 0;
+		wr.wr.rdma = (ibv_send_wr_rdma){ s->theirs.address + 12288, s->theirs.rkey };
+		post(qp, &wr);
+		for (int i = 0; i < 3; i++) {
+			keys[0] = mw[0]->rkey;
+			bind.wr_id = 5 + i;
+			bind.bind_info.addr = s->mine.address + 5120;
+			ZERO(ops(qp).bind_mw(qp, mw[0], &bind));
+			CHECK(mw[0]->rkey != keys[0]);
+		}
+		for (int i = 0; i < 3; i++) {
+			wc = one(s->cq);
+			good(&wc, 5 + i, IBV_WC_BIND_MW);
+		}
 		keys[0] = mw[0]->rkey;
-		bind.bind_info.addr += 1024;
-		ZERO(ops(qp).bind_mw(qp, mw[0], &bind));
-		CHECK(mw[0]->rkey != keys[0]);
-		wc = one(s->cq);
-		good(&wc, 1, IBV_WC_BIND_MW);
-		keys[0] = mw[0]->rkey;
+		/* What is refused takes nothing back. */
+		bind.bind_info.mw_access_flags = IBV_ACCESS_LOCAL_WRITE;
+		IS(ops(qp).bind_mw(qp, mw[0], &bind), EINVAL);
+		CHECK(mw[0]->rkey == keys[0]);
+		ibv_pd *other = ibv_alloc_pd(s->ctx);
+
+		CHECK(other);
+		ibv_mw *foreign = ops(other).alloc_mw(other, IBV_MW_TYPE_1);
+
+		CHECK(foreign);
+		bind.bind_info.mw_access_flags = IBV_ACCESS_REMOTE_WRITE;
+		IS(ops(qp).bind_mw(qp, foreign, &bind), EPERM);
+		ZERO(ops(foreign).dealloc_mw(foreign));
+		ZERO(ibv_dealloc_pd(other));
+		IS(ops(qp).bind_mw(qp, mw[1], &bind), EINVAL);
 		keys[1] = (mw[1]->rkey & ~0xffu) | ((mw[1]->rkey + 1) & 0xff);
 		wr = request(2, IBV_WR_BIND_MW, NULL, 0);
 		wr.op.bind_mw = (ibv_send_wr_bind_mw){ .mw = mw[1], .rkey = keys[1], .bind_info = info };
@@ -990,6 +1027,11 @@ static void windows(struct side *s)
 		same(s->memory + 4096, 100, 1);
 		same(s->memory + 5120, 100, 0);
 		meet(s);
+		/* The peer used a key that is no more. */
+		wc = one(s->cq);
+		CHECK(wc.status == IBV_WC_WR_FLUSH_ERR && wc.wr_id == 11);
+		meet(s);
+		CHECK(ops(s->cq).poll_cq(s->cq, 1, &wc) == 0);
 		ZERO(ops(mw[0]).dealloc_mw(mw[0]));
 		ZERO(ops(mw[1]).dealloc_mw(mw[1]));
 	} else {
@@ -1009,12 +1051,19 @@ static void windows(struct side *s)
 		wc = one(s->cq);
 		good(&wc, 3, IBV_WC_SEND);
 		meet(s);
+		sge = piece(s, 0, 100);
+		wr = request(8, IBV_WR_RDMA_WRITE, &sge, 1);
+		wr.wr.rdma = (ibv_send_wr_rdma){ s->theirs.address + 4096, keys[2] };
+		post(qp, &wr);
+		wc = one(s->cq);
+		CHECK(wc.status == IBV_WC_REM_ACCESS_ERR && wc.wr_id == 8);
+		meet(s);
 	}
 	ZERO(ibv_destroy_qp(qp));
 	tear_down(s);
 }
 
-/* What is wrong is told by the errors that the manual pages name. */
+/* What is wrong has the error numbers that the manual pages name. */
 static void errors(struct side *s)
 {
 	ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR };
@@ -1070,6 +1119,12 @@ static void errors(struct side *s)
 	init.cap.max_send_sge = 1000;
 	NO(ibv_create_qp(s->pd, &init), EINVAL);
 	NO(table(s->ctx)->alloc_dm(s->ctx, NULL), EOPNOTSUPP);
+	NO(table(s->ctx)->ibv_create_flow(NULL, NULL), EOPNOTSUPP);
+	/* By the slots of programs of 2013. */
+	NO(((ibv_flow *(*)(ibv_qp *, ibv_flow_attr *))table(s->ctx)->ABI_placeholder1)(NULL, NULL), EOPNOTSUPP);
+	IS(((int (*)(ibv_flow *))table(s->ctx)->ABI_placeholder2)(NULL), EOPNOTSUPP);
+	IS(ibv_attach_mcast(NULL, NULL, 0), EOPNOTSUPP);
+	CHECK(ops(s->cq).poll_cq(s->cq, 0, NULL) == 0);
 	IS(table(s->ctx)->close_xrcd(NULL), EOPNOTSUPP);
 	ZERO(ibv_resize_cq(s->cq, 8));
 	IS(ibv_resize_cq(s->cq, 1 << 20), EOPNOTSUPP);
@@ -1091,10 +1146,13 @@ static void errors(struct side *s)
 		IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	/* RoCE has a GRH. */
 	IS(ibv_modify_qp(qp, &attr, rtr), EINVAL);
-	attr.ah_attr = way(&s->theirs.gid);
+	attr.ah_attr = way(s, &s->theirs.gid);
 	attr.ah_attr.grh.sgid_index = 15;
 	IS(ibv_modify_qp(qp, &attr, rtr), EINVAL);
 	to_rts(s, qp);
+	wr = request(1, IBV_WR_SEND, NULL, -1);
+	wr.send_flags |= IBV_SEND_INLINE;
+	IS(post_send(qp, &wr, &bad), EINVAL);
 	ZERO(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init));
 	CHECK(attr.qp_state == IBV_QPS_RTS && attr.dest_qp_num == s->theirs.qpn && attr.rq_psn == s->theirs.psn);
 	CHECK(attr.timeout == 14 && attr.path_mtu == IBV_MTU_1024 && attr.cap.max_send_wr >= 16);
@@ -1162,52 +1220,400 @@ static void errors(struct side *s)
 	tear_down(s);
 }
 
-/* A forked child has no part in its parent's card, and the parent goes on. */
+/* What a parent has when it forks, and threads that use it meanwhile. */
+struct family {
+	struct side *s;
+	ibv_qp *qp, *busy;
+	ibv_qp_ex *ex;
+	ibv_srq *srq;
+	ibv_comp_channel *channel;
+	ibv_cq *cq;
+	ibv_cq_ex *cq_ex;
+	ibv_ah *ah;
+	ibv_mw *mw;
+	ibv_td *td;
+	ibv_pd *parent;
+	int over, done[3];
+};
+
+static int over(struct family *f)
+{
+	return __atomic_load_n(&f->over, __ATOMIC_RELAXED);
+}
+
+static void *commands(void *argument)
+{
+	struct family *f = argument;
+	char memory[64];
+
+	while (!over(f)) {
+		ibv_pd *pd = ibv_alloc_pd(f->s->ctx);
+		ibv_mr *mr;
+
+		CHECK(pd && (mr = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE)));
+		ZERO(ibv_dereg_mr(mr));
+		ZERO(ibv_dealloc_pd(pd));
+		f->done[0]++;
+	}
+	return NULL;
+}
+
+static void *writes(void *argument)
+{
+	struct family *f = argument;
+	ibv_sge sge = piece(f->s, 0, 64);
+	ibv_send_wr wr = request(7, IBV_WR_RDMA_WRITE, &sge, 1);
+	ibv_wc wc;
+
+	wr.wr.rdma = (ibv_send_wr_rdma){ f->s->theirs.address + 8192, f->s->theirs.rkey };
+	while (!over(f)) {
+		post(f->busy, &wr);
+		wc = one(f->cq);
+		good(&wc, 7, IBV_WC_RDMA_WRITE);
+		f->done[1]++;
+	}
+	return NULL;
+}
+
+static void *looks(void *argument)
+{
+	struct family *f = argument;
+	ibv_poll_cq_attr attr = { 0 };
+
+	/* It has the locks of queues most of the time. */
+	while (!over(f)) {
+		IS(f->cq_ex->start_poll(f->cq_ex, &attr), ENOENT);
+		f->ex->wr_start(f->ex);
+		f->ex->wr_abort(f->ex);
+		f->done[2]++;
+	}
+	return NULL;
+}
+
+/* Every call for what the parent has ends, with an error if it is of any use. */
+static void bereft(struct family *f)
+{
+	struct side *s = f->s;
+	ibv_device_attr device;
+	ibv_port_attr port;
+	ibv_gid gid;
+	ibv_gid_entry entry;
+	ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	ibv_qp_init_attr init = { .send_cq = s->cq, .recv_cq = s->cq, .qp_type = IBV_QPT_RC };
+	ibv_srq_init_attr srq = { .attr = { .max_wr = 1, .max_sge = 1 } };
+	ibv_ah_attr ah = way(s, &s->theirs.gid);
+	ibv_mw_bind bind = { .wr_id = 1 };
+	ibv_poll_cq_attr poll_attr = { 0 };
+	ibv_async_event event = { .event_type = IBV_EVENT_QP_FATAL, .element.qp = f->qp };
+	ibv_sge sge = piece(s, 0, 64);
+	ibv_send_wr wr = request(1, IBV_WR_SEND, &sge, 1), *bad;
+	ibv_recv_wr recv = { .wr_id = 1 }, *bad_recv;
+	ibv_wc wc;
+	ibv_cq *got;
+	void *context;
+	int count = -1;
+
+	IS(ibv_query_device(s->ctx, &device), EIO);
+	IS(table(s->ctx)->query_port(s->ctx, 1, &port, sizeof(port)), EIO);
+	IS(ibv_query_gid(s->ctx, 1, 0, &gid), -1);
+	CHECK(_ibv_query_gid_table(s->ctx, &entry, 1, 0, sizeof(entry)) == -EIO);
+	NO(ibv_alloc_pd(s->ctx), EIO);
+	NO(ibv_reg_mr(s->pd, s->memory, 64, 0), EIO);
+	IS(ibv_rereg_mr(s->mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), IBV_REREG_MR_ERR_INPUT);
+	NO(table(s->ctx)->alloc_null_mr(s->pd), EIO);
+	NO(ops(s->pd).alloc_mw(s->pd, IBV_MW_TYPE_1), EIO);
+	IS(ops(f->qp).bind_mw(f->qp, f->mw, &bind), EIO);
+	NO(ibv_create_cq(s->ctx, 1, NULL, NULL, 0), EIO);
+	NO(ibv_create_comp_channel(s->ctx), EIO);
+	NO(ibv_create_qp(s->pd, &init), EIO);
+	NO(ibv_create_srq(s->pd, &srq), EIO);
+	NO(ibv_create_ah(s->pd, &ah), EIO);
+	/* Rings are the parent's. */
+	IS(post_send(f->qp, &wr, &bad), EIO);
+	CHECK(bad == &wr);
+	IS(post_send(f->busy, &wr, &bad), EIO);
+	IS(post_recv(f->qp, &recv, &bad_recv), EIO);
+	IS(ops(f->srq).post_srq_recv(f->srq, &recv, &bad_recv), EIO);
+	f->ex->wr_start(f->ex);
+	f->ex->wr_send(f->ex);
+	f->ex->wr_set_sge(f->ex, s->mr->lkey, s->mine.address, 64);
+	IS(f->ex->wr_complete(f->ex), EIO);
+	CHECK(ops(s->cq).poll_cq(s->cq, 1, &wc) < 0);
+	CHECK(ops(f->cq).poll_cq(f->cq, 1, &wc) < 0);
+	IS(f->cq_ex->start_poll(f->cq_ex, &poll_attr), EIO);
+	IS(ops(f->cq).req_notify_cq(f->cq, 0), EIO);
+	IS(ibv_resize_cq(f->cq, 1), EIO);
+	/* Descriptors too: a read would take what is the parent's. */
+	IS(ibv_get_cq_event(f->channel, &got, &context), -1);
+	CHECK(errno == EIO);
+	ibv_ack_cq_events(f->cq, 1);
+	IS(ibv_get_async_event(s->ctx, &event), -1);
+	CHECK(errno == EIO);
+	ibv_ack_async_event(&event);
+	IS(ibv_modify_qp(f->qp, &attr, IBV_QP_STATE), EIO);
+	IS(ibv_query_qp(f->qp, &attr, IBV_QP_STATE, &init), EIO);
+	IS(ibv_query_srq(f->srq, &srq.attr), EIO);
+	IS(ibv_modify_srq(f->srq, &srq.attr, IBV_SRQ_LIMIT), EIO);
+	/* The parent has the card still, so it is busy for the child: by the parent's pointer to the device, and by a list of its own. */
+	NO(ibv_open_device(s->ctx->device), EBUSY);
+	CHECK(ibv_get_device_guid(s->ctx->device));
+	ibv_device **list = ibv_get_device_list(&count);
+
+	CHECK(list && count == 1);
+	NO(ibv_open_device(list[0]), EBUSY);
+	ibv_free_device_list(list);
+	/* Finalisers of the child run: nothing of it reaches the parent's card. */
+	ZERO(ibv_destroy_qp(f->qp));
+	ZERO(ibv_destroy_qp(f->busy));
+	ZERO(ibv_destroy_qp((ibv_qp *)f->ex));
+	ZERO(ibv_destroy_srq(f->srq));
+	ZERO(ibv_destroy_ah(f->ah));
+	ZERO(ops(f->mw).dealloc_mw(f->mw));
+	ZERO(ibv_dereg_mr(s->mr));
+	ZERO(ibv_destroy_cq(f->cq));
+	ZERO(ibv_destroy_cq((ibv_cq *)f->cq_ex));
+	ZERO(ibv_destroy_cq(s->cq));
+	ZERO(ibv_destroy_comp_channel(f->channel));
+	ZERO(ibv_dealloc_pd(f->parent));
+	ZERO(table(s->ctx)->dealloc_td(f->td));
+	ZERO(ibv_dealloc_pd(s->pd));
+	ZERO(ibv_close_device(s->ctx));
+	/* What the child writes is its own. */
+	memset(s->memory, 0, BYTES);
+}
+
+/* A forked child has no part in its parent's card, whatever threads of the parent did when it forked, and the parent goes on. */
 static void forks(struct side *s)
 {
-	ibv_qp *qp;
+	struct family f = { .s = s };
+	ibv_srq_init_attr srq = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	ibv_td_init_attr td = { 0 };
+	ibv_parent_domain_init_attr parent = { 0 };
+	ibv_cq_init_attr_ex cq = { .cqe = 16 };
+	ibv_qp_init_attr_ex ex = { .qp_type = IBV_QPT_RC, .cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1,
+		.max_recv_sge = 1 }, .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND };
+	void *(*const work[])(void *) = { commands, writes, looks };
+	pthread_t threads[3];
+	ibv_cq *plain;
 	ibv_sge sge;
 	ibv_send_wr wr;
 	ibv_wc wc;
-	int status = -1;
+	int status;
 
 	ZERO(ibv_fork_init());
 	set_up(s, 64);
 	CHECK(ibv_is_fork_initialized() != IBV_FORK_DISABLED);
-	qp = connected(s, IBV_QPT_RC, NULL);
-	fill(s->memory, 100, s->server);
-	pid_t child = fork();
-	CHECK(child >= 0);
-	if (!child) {
-		ibv_device_attr attr;
-		int count = -1;
-		ibv_device **list;
+	ibv_ah_attr ah = way(s, &s->mine.gid);
 
-		side_name = "child";
-		/* The parent's card does not answer. */
-		CHECK(ibv_query_device(s->ctx, &attr) == EIO);
-		CHECK(ibv_alloc_pd(s->ctx) == NULL);
-		/* It has the card still, so it is busy for the child. */
-		list = ibv_get_device_list(&count);
-		CHECK(list && count == 1);
-		NO(ibv_open_device(list[0]), EBUSY);
-		ibv_free_device_list(list);
-		/* What the child writes is its own. */
-		memset(s->memory, 0, BYTES);
-		_exit(0);
-	}
-	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	CHECK(f.srq = ibv_create_srq(s->pd, &srq));
+	CHECK(f.channel = ibv_create_comp_channel(s->ctx));
+	CHECK(f.cq = ibv_create_cq(s->ctx, 16, NULL, f.channel, 0));
+	CHECK(f.cq_ex = table(s->ctx)->create_cq_ex(s->ctx, &cq));
+	CHECK(f.ah = ibv_create_ah(s->pd, &ah));
+	CHECK(f.mw = ops(s->pd).alloc_mw(s->pd, IBV_MW_TYPE_1));
+	CHECK(f.td = table(s->ctx)->alloc_td(s->ctx, &td));
+	parent.pd = s->pd;
+	parent.td = f.td;
+	CHECK(f.parent = table(s->ctx)->alloc_parent_domain(s->ctx, &parent));
+	ex.pd = s->pd;
+	ex.send_cq = ex.recv_cq = (ibv_cq *)f.cq_ex;
+	CHECK(f.ex = ibv_qp_to_qp_ex(table(s->ctx)->create_qp_ex(s->ctx, &ex)));
+	f.qp = connected(s, IBV_QPT_RC, NULL);
+	plain = s->cq;
+	s->cq = f.cq;
+	f.busy = connected(s, IBV_QPT_RC, NULL);
+	s->cq = plain;
+	to_init(s, (ibv_qp *)f.ex);
+	fill(s->memory, 100, s->server);
 	meet(s);
+	for (int i = 0; i < 3; i++)
+		CHECK(!pthread_create(&threads[i], NULL, work[i], &f));
+	for (int i = 0; i < 8; i++) {
+		usleep(2000);
+		pid_t child = fork();
+
+		CHECK(child >= 0);
+		if (!child) {
+			side_name = "child";
+			alarm(PATIENCE);
+			bereft(&f);
+			_exit(0);
+		}
+		status = -1;
+		CHECK(waitpid(child, &status, 0) == child && status == 0);
+	}
+	__atomic_store_n(&f.over, 1, __ATOMIC_RELAXED);
+	for (int i = 0; i < 3; i++) {
+		CHECK(!pthread_join(threads[i], NULL));
+		CHECK(f.done[i] > 0);
+	}
 	sge = piece(s, 0, 100);
 	wr = request(1, IBV_WR_RDMA_WRITE, &sge, 1);
 	wr.wr.rdma = (ibv_send_wr_rdma){ s->theirs.address + 4096, s->theirs.rkey };
-	post(qp, &wr);
+	post(f.qp, &wr);
 	wc = one(s->cq);
 	good(&wc, 1, IBV_WC_RDMA_WRITE);
 	meet(s);
 	same(s->memory + 4096, 100, !s->server);
-	ZERO(ibv_destroy_qp(qp));
+	same(s->memory + 8192, 64, !s->server);
+	ZERO(ibv_destroy_qp(f.qp));
+	ZERO(ibv_destroy_qp(f.busy));
+	ZERO(ibv_destroy_qp((ibv_qp *)f.ex));
+	ZERO(ibv_destroy_srq(f.srq));
+	ZERO(ibv_destroy_ah(f.ah));
+	ZERO(ops(f.mw).dealloc_mw(f.mw));
+	ZERO(ibv_destroy_cq(f.cq));
+	ZERO(ibv_destroy_cq((ibv_cq *)f.cq_ex));
+	ZERO(ibv_destroy_comp_channel(f.channel));
+	ZERO(ibv_dealloc_pd(f.parent));
+	ZERO(table(s->ctx)->dealloc_td(f.td));
 	tear_down(s);
+}
+
+/* Claims the card, or opens it, when it is free: the server may still be about to see that its program has ended. */
+static ibv_context *first_free(int open)
+{
+	for (int i = 0; i < 1000; i++) {
+		int count = -1;
+		ibv_device **list = ibv_get_device_list(&count);
+		ibv_context *ctx;
+
+		CHECK(list && count == 1);
+		if (!open) {
+			ibv_free_device_list(list);
+			return NULL;
+		}
+		ctx = ibv_open_device(list[0]);
+		ibv_free_device_list(list);
+		if (ctx)
+			return ctx;
+		CHECK(errno == EBUSY);
+		usleep(10 * 1000);
+	}
+	wrong(__LINE__, "the card stays in use");
+	return NULL;
+}
+
+/* A process lists the devices, or opens one, forks and ends. The card is free, though the child lives. */
+static void orphans(struct side *s)
+{
+	int gate[2], status = -1;
+	char mark;
+
+	if (!s->server)
+		return;
+	CHECK(!pipe(gate));
+	for (int open = 0; open < 2; open++) {
+		pid_t parent = fork();
+
+		CHECK(parent >= 0);
+		if (!parent) {
+			close(gate[1]);
+			first_free(open);
+			pid_t orphan = fork();
+
+			CHECK(orphan >= 0);
+			if (!orphan)
+				CHECK(read(gate[0], &mark, 1) == 0);
+			_exit(0);
+		}
+		CHECK(waitpid(parent, &status, 0) == parent && status == 0);
+	}
+	CHECK(s->ctx = first_free(1));
+	CHECK(s->pd = ibv_alloc_pd(s->ctx));
+	ZERO(ibv_dealloc_pd(s->pd));
+	IS(ibv_close_device(s->ctx), 0);
+	close(gate[1]);
+}
+
+/* Frames of a raw packet queue pair, which the library gives up for the program and takes back. */
+static void raw(struct side *s)
+{
+	ibv_qp_init_attr init = { .qp_type = IBV_QPT_RAW_PACKET,
+		.cap = { .max_send_wr = 4, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1 } };
+	ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	ibv_ah_attr ip, local;
+	ibv_gid locals[2];
+	ibv_ah *ah;
+	ibv_qp *qp;
+	ibv_wc wc;
+	ibv_sge sge;
+	ibv_send_wr wr;
+	unsigned char *frame;
+	int got = 0;
+
+	/* By IPv4: such a peer is asked for its MAC address. */
+	s->gid = 1;
+	set_up(s, 64);
+	exchange(s, make_qp(s, IBV_QPT_RC, NULL, 0));
+	IS(ibv_query_gid(s->ctx, 1, 0, &locals[0]), 0);
+	tell(s, &locals[0], sizeof(locals[0]));
+	hear(s, &locals[1], sizeof(locals[1]));
+	ip = way(s, &s->theirs.gid);
+	CHECK(ah = ibv_create_ah(s->pd, &ip));
+	ZERO(ibv_destroy_ah(ah));
+	meet(s);
+	init.send_cq = init.recv_cq = s->cq;
+	for (int round = 0; round < 2; round++) {
+		CHECK(qp = ibv_create_qp(s->pd, &init));
+		/* The card has one. */
+		NO(ibv_create_qp(s->pd, &init), EBUSY);
+		/* Nothing can be asked now; what needs no question goes on. */
+		NO(ibv_create_ah(s->pd, &ip), EHOSTUNREACH);
+		s->gid = 0;
+		local = way(s, &locals[1]);
+		s->gid = 1;
+		CHECK(ah = ibv_create_ah(s->pd, &local));
+		ZERO(ibv_destroy_ah(ah));
+		attr.qp_state = IBV_QPS_INIT;
+		ZERO(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PORT));
+		attr.qp_state = IBV_QPS_RTR;
+		ZERO(ibv_modify_qp(qp, &attr, IBV_QP_STATE));
+		attr.qp_state = IBV_QPS_RTS;
+		ZERO(ibv_modify_qp(qp, &attr, IBV_QP_STATE));
+		for (int i = 0; i < 4; i++)
+			receive(s, qp, i, 8192 + 2048 * i, 2048);
+		meet(s);
+		/* From the one to the other, by the MAC addresses in the link-local GIDs. */
+		frame = s->memory;
+		for (int end = 0; end < 2; end++) {
+			const unsigned char *id = locals[1 - end].raw + 8;
+			const unsigned char mac[6] = { id[0] ^ 2, id[1], id[2], id[5], id[6], id[7] };
+
+			memcpy(frame + 6 * end, mac, 6);
+		}
+		frame[12] = 0x88;
+		frame[13] = 0xb5;
+		fill(frame + 14, 200, s->server + round);
+		sge = piece(s, 0, 214);
+		wr = request(9, IBV_WR_SEND, &sge, 1);
+		post(qp, &wr);
+		for (int sent = got = 0; !sent || !got;) {
+			wc = one(s->cq);
+			CHECK(wc.status == IBV_WC_SUCCESS);
+			if (wc.wr_id == 9) {
+				sent = 1;
+				continue;
+			}
+			/* There may be other frames on the wire. */
+			frame = s->memory + 8192 + 2048 * wc.wr_id;
+			if (frame[12] == 0x88 && frame[13] == 0xb5) {
+				CHECK(wc.byte_len == 214);
+				same(frame + 14, 200, !s->server + round);
+				got = 1;
+			}
+		}
+		meet(s);
+		ZERO(ibv_destroy_qp(qp));
+		meet(s);
+		/* And it can be asked again. */
+		CHECK(ah = ibv_create_ah(s->pd, &ip));
+		ZERO(ibv_destroy_ah(ah));
+		meet(s);
+	}
+	/* The queue pair of the exchange stays: a context with objects can be closed. */
+	IS(ibv_close_device(s->ctx), 0);
 }
 
 /* Threads share a completion queue, and each pair of them a queue pair. */
@@ -1256,11 +1662,27 @@ static void *work(void *argument)
 	}
 }
 
+/* It only looks, at a queue that stays empty. Threads that post do not wait for it. */
+static int look_on = 1;
+
+static void *look(void *cq)
+{
+	ibv_wc wc;
+
+	while (__atomic_load_n(&look_on, __ATOMIC_RELAXED))
+		CHECK(ops((ibv_cq *)cq).poll_cq(cq, 1, &wc) == 0);
+	return NULL;
+}
+
 static void threads(struct side *s)
 {
 	struct worker workers[THREADS];
+	pthread_t looker;
+	ibv_cq *empty;
 
 	set_up(s, THREADS * MESSAGES);
+	CHECK(empty = ibv_create_cq(s->ctx, 1, NULL, NULL, 0));
+	CHECK(!pthread_create(&looker, NULL, look, empty));
 	for (int i = 0; i < THREADS; i++)
 		workers[i] = (struct worker){ .s = s, .qp = connected(s, IBV_QPT_RC, NULL) };
 	meet(s);
@@ -1270,8 +1692,116 @@ static void threads(struct side *s)
 	for (int i = 0; i < THREADS && !s->server; i++)
 		CHECK(!pthread_join(workers[i].thread, NULL));
 	meet(s);
+	__atomic_store_n(&look_on, 0, __ATOMIC_RELAXED);
+	CHECK(!pthread_join(looker, NULL));
+	ZERO(ibv_destroy_cq(empty));
 	for (int i = 0; i < THREADS; i++)
 		ZERO(ibv_destroy_qp(workers[i].qp));
+	tear_down(s);
+}
+
+/* One queue pair and one completion queue, which two threads use both ways: what the one holds, the other does not need. */
+#define SLOTS 8
+#define SLOT 64
+
+struct shared {
+	struct side *s;
+	ibv_qp *qp;
+	ibv_qp_ex *ex;
+	ibv_cq_ex *cq;
+	int sent, received;
+};
+
+static int load(const int *number)
+{
+	return __atomic_load_n(number, __ATOMIC_ACQUIRE);
+}
+
+/* A completion: data of receives are compared, and the receive is posted again. */
+static void completed_one(struct shared *f, uint64_t id, ibv_wc_status status, int is_receive, uint32_t imm)
+{
+	CHECK(status == IBV_WC_SUCCESS);
+	if (!is_receive) {
+		__atomic_fetch_add(&f->sent, 1, __ATOMIC_RELEASE);
+		return;
+	}
+	same(f->s->memory + 8192 + SLOT * id, SLOT, ntohl(imm));
+	receive(f->s, f->qp, id, 8192 + SLOT * id, SLOT);
+	__atomic_fetch_add(&f->received, 1, __ATOMIC_RELEASE);
+}
+
+static void *polls(void *argument)
+{
+	struct shared *f = argument;
+	ibv_poll_cq_attr attr = { 0 };
+
+	while (load(&f->received) < MESSAGES || load(&f->sent) < MESSAGES) {
+		int result = f->cq->start_poll(f->cq, &attr);
+
+		if (result == ENOENT)
+			continue;
+		ZERO(result);
+		do {
+			int is_receive = f->cq->read_opcode(f->cq) == IBV_WC_RECV;
+
+			completed_one(f, f->cq->wr_id, f->cq->status, is_receive, f->cq->read_imm_data(f->cq));
+		} while (f->cq->next_poll(f->cq) == 0);
+		f->cq->end_poll(f->cq);
+	}
+	return NULL;
+}
+
+static void shared(struct side *s)
+{
+	ibv_cq_init_attr_ex cq = { .cqe = 64, .wc_flags = IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_BYTE_LEN };
+	ibv_qp_init_attr_ex init = { .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
+		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND_WITH_IMM };
+	struct shared f = { .s = s };
+	ibv_qp_attr attr;
+	ibv_qp_init_attr was;
+	pthread_t thread;
+	ibv_cq *plain;
+	ibv_wc wc;
+
+	set_up(s, 64);
+	plain = s->cq;
+	CHECK(f.cq = table(s->ctx)->create_cq_ex(s->ctx, &cq));
+	s->cq = (ibv_cq *)f.cq;
+	init.pd = s->pd;
+	init.send_cq = init.recv_cq = s->cq;
+	CHECK(f.qp = table(s->ctx)->create_qp_ex(s->ctx, &init));
+	CHECK(f.ex = ibv_qp_to_qp_ex(f.qp));
+	to_init(s, f.qp);
+	for (int i = 0; i < SLOTS; i++)
+		receive(s, f.qp, i, 8192 + SLOT * i, SLOT);
+	exchange(s, f.qp);
+	to_rts(s, f.qp);
+	meet(s);
+	CHECK(!pthread_create(&thread, NULL, polls, &f));
+	for (int i = 0; i < MESSAGES; i++) {
+		while (i - load(&f.sent) >= SLOTS)
+			usleep(10);
+		fill(s->memory + 4096 + SLOT * (i % SLOTS), SLOT, i);
+		f.ex->wr_start(f.ex);
+		f.ex->wr_id = i;
+		f.ex->wr_flags = 0;
+		f.ex->wr_send_imm(f.ex, htonl(i));
+		f.ex->wr_set_sge(f.ex, s->mr->lkey, s->mine.address + 4096 + SLOT * (i % SLOTS), SLOT);
+		/* In the series it polls, which takes the lock that the other thread has while it posts receives; and it asks for the state. */
+		if (ops(s->cq).poll_cq(s->cq, 1, &wc) > 0)
+			completed_one(&f, wc.wr_id, wc.status, wc.opcode == IBV_WC_RECV, wc.imm.imm_data);
+		if (i % 50 == 0)
+			ZERO(ibv_query_qp(f.qp, &attr, IBV_QP_STATE, &was));
+		ZERO(f.ex->wr_complete(f.ex));
+	}
+	CHECK(!pthread_join(thread, NULL));
+	CHECK(f.sent == MESSAGES && f.received == MESSAGES);
+	meet(s);
+	ZERO(ibv_destroy_qp(f.qp));
+	ZERO(ibv_destroy_cq(s->cq));
+	s->cq = plain;
 	tear_down(s);
 }
 
@@ -1309,23 +1839,49 @@ static void busy(struct side *s)
 	meet(s);
 }
 
+/* Commands until the card is gone. */
+static void *insists(void *argument)
+{
+	struct side *s = argument;
+	ibv_pd *pd;
+
+	for (errno = 0; (pd = ibv_alloc_pd(s->ctx)); errno = 0)
+		ZERO(ibv_dealloc_pd(pd));
+	CHECK(errno == EIO);
+	return NULL;
+}
+
 /* The card goes away. */
 static void gone(struct side *s)
 {
+	ibv_srq_init_attr srq_attr = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
+	ibv_ah_attr ah_attr;
 	ibv_comp_channel *channel;
 	ibv_async_event event;
-	ibv_cq *got;
+	ibv_cq *got, *plain;
+	ibv_srq *srq;
+	ibv_ah *ah;
+	ibv_mw *mw;
 	void *context;
 	ibv_qp *qp;
 	ibv_wc wc;
 	ibv_send_wr wr, *bad;
+	ibv_recv_wr recv = { .wr_id = 1 }, *bad_recv;
+	pthread_t thread;
 	char mark;
 
 	set_up(s, 64);
+	plain = s->cq;
+	ah_attr = way(s, &s->mine.gid);
+	CHECK(srq = ibv_create_srq(s->pd, &srq_attr));
+	CHECK(ah = ibv_create_ah(s->pd, &ah_attr));
+	CHECK(mw = ops(s->pd).alloc_mw(s->pd, IBV_MW_TYPE_2));
 	CHECK(channel = ibv_create_comp_channel(s->ctx));
 	CHECK(s->cq = ibv_create_cq(s->ctx, 16, NULL, channel, 0));
 	qp = connected(s, IBV_QPT_RC, NULL);
 	ZERO(ops(s->cq).req_notify_cq(s->cq, 0));
+	CHECK(!pthread_create(&thread, NULL, insists, s));
 	meet(s);
 	if (s->server) {
 		/* Whoever runs this ends the cards' server now. */
@@ -1337,12 +1893,38 @@ static void gone(struct side *s)
 	IS(ibv_get_async_event(s->ctx, &event), 0);
 	CHECK(event.event_type == IBV_EVENT_DEVICE_FATAL);
 	ibv_ack_async_event(&event);
+	CHECK(!pthread_join(thread, NULL));
 	wr = request(1, IBV_WR_SEND, NULL, 0);
 	IS(post_send(qp, &wr, &bad), EIO);
+	IS(post_recv(qp, &recv, &bad_recv), EIO);
+	IS(ops(srq).post_srq_recv(srq, &recv, &bad_recv), EIO);
+	CHECK(bad_recv == &recv);
 	CHECK(ops(s->cq).poll_cq(s->cq, 1, &wc) < 0);
+	IS(ibv_modify_qp(qp, &error, IBV_QP_STATE), EIO);
 	NO(ibv_alloc_pd(s->ctx), EIO);
+	/* Everything can be given back. */
+	ZERO(ibv_destroy_qp(qp));
+	ZERO(ibv_destroy_srq(srq));
+	ZERO(ibv_destroy_ah(ah));
+	ZERO(ops(mw).dealloc_mw(mw));
+	ZERO(ibv_destroy_cq(s->cq));
+	ZERO(ibv_destroy_comp_channel(channel));
+	s->cq = plain;
+	tear_down(s);
 	mark = 'x';
 	tell(s, &mark, 1);
+}
+
+static void rc_ip(struct side *s)
+{
+	s->gid = 1;
+	rc(s);
+}
+
+static void ud_ip(struct side *s)
+{
+	s->gid = 1;
+	ud(s);
 }
 
 static const struct {
@@ -1351,7 +1933,8 @@ static const struct {
 } cases[] = {
 	{ "rc", rc }, { "uc", uc }, { "ud", ud }, { "srq", srq }, { "events", events }, { "acks", acks },
 	{ "extended", extended }, { "memory", memory }, { "windows", windows }, { "errors", errors },
-	{ "forks", forks }, { "threads", threads }, { "busy", busy }, { "gone", gone },
+	{ "forks", forks }, { "orphans", orphans }, { "threads", threads }, { "shared", shared }, { "busy", busy },
+	{ "gone", gone }, { "raw", raw }, { "rc-ip", rc_ip }, { "ud-ip", ud_ip },
 };
 
 int main(int argc, char **argv)
@@ -1364,6 +1947,7 @@ int main(int argc, char **argv)
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
 	pid_t child = fork();
 	CHECK(child >= 0);
+	alarm(LIMIT);
 	side.server = child > 0;
 	side_name = side.server ? "server" : "client";
 	side.peer = pair[side.server ? 0 : 1];
