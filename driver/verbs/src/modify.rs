@@ -173,10 +173,10 @@ pub fn source_port(flow_label: u32, own: u32, peer: u32) -> u16 {
 
 /// The way that an address of verbs names.
 pub fn address_vector(card: &Card, attr: &ibv_ah_attr) -> Result<AddressVector> {
-    check_port(attr.port_num.into())?;
     if attr.is_global == 0 {
         return Err(Failure::invalid("is_global is 0; RoCE needs a GRH with the GIDs of both ends"));
     }
+    check_port(attr.port_num.into())?;
     let grh = &attr.grh;
     let own = card.gid(grh.sgid_index.into()).ok_or_else(|| {
         let why = format!("sgid_index {}: the port has {} GIDs", grh.sgid_index, card.gids.len());

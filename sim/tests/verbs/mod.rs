@@ -153,7 +153,19 @@ fn a_completion_queue_is_destroyed_after_its_events_are_acknowledged() {
 }
 
 #[test]
-fn the_extended_interfaces_post_and_poll_without_locks_in_a_parent_domain() {
+fn peers_are_found_by_their_ip_addresses() {
+    run("rc-ip");
+    run("ud-ip");
+}
+
+#[test]
+fn a_program_borrows_the_raw_queue_pair_and_gives_it_back() {
+    let log = run("raw");
+    assert!(log.contains("ibv_create_qp: EBUSY: the card has one raw Ethernet queue pair"), "{log}");
+}
+
+#[test]
+fn the_extended_interfaces_post_and_poll_in_a_parent_domain_of_one_thread() {
     run("extended");
 }
 
@@ -187,8 +199,18 @@ fn a_forked_child_has_no_part_in_its_parents_card() {
 }
 
 #[test]
-fn threads_share_a_completion_queue() {
+fn a_card_is_free_when_its_program_has_ended_whatever_children_live() {
+    run("orphans");
+}
+
+#[test]
+fn threads_share_a_completion_queue_and_do_not_wait_for_one_that_only_looks() {
     run("threads");
+}
+
+#[test]
+fn one_thread_posts_and_polls_while_another_one_polls_and_posts_receives() {
+    run("shared");
 }
 
 #[test]
