@@ -291,7 +291,7 @@ pub trait Bus: Send {
     ///
     /// # Errors
     /// The card is gone.
-    fn step(&mut self) -> Result<Pause, BusError> {
+    fn progress_without_pause(&mut self) -> Result<Pause, BusError> {
         self.progress()?;
         Ok(Pause::None)
     }
@@ -372,8 +372,8 @@ impl<B: Bus + ?Sized> Bus for Box<B> {
     fn progress(&mut self) -> Result<(), BusError> {
         (**self).progress()
     }
-    fn step(&mut self) -> Result<Pause, BusError> {
-        (**self).step()
+    fn progress_without_pause(&mut self) -> Result<Pause, BusError> {
+        (**self).progress_without_pause()
     }
     fn card_cycles(&mut self) -> Result<Option<u64>, BusError> {
         (**self).card_cycles()

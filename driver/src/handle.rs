@@ -56,7 +56,7 @@ impl BusHandle {
 
     /// The same of any card, between two looks of a thread that waits. The pause is made without the bus: doorbells of other threads do not wait for it.
     pub(crate) fn step(&self) -> Result<()> {
-        self.with(|b| b.step())?.make();
+        self.with(|b| b.progress_without_pause())?.make();
         Ok(())
     }
 
@@ -76,7 +76,7 @@ impl BusHandle {
                 if let Some(value) = done(b)? {
                     return Ok(Err(value));
                 }
-                Ok::<_, BusError>(Ok((late, b.step()?)))
+                Ok::<_, BusError>(Ok((late, b.progress_without_pause()?)))
             })?;
             match late {
                 Err(value) => return Ok(value),
@@ -222,7 +222,7 @@ mod tests {
         fn needs_progress(&self) -> bool {
             true
         }
-        fn step(&mut self) -> Result<Pause, BusError> {
+        fn progress_without_pause(&mut self) -> Result<Pause, BusError> {
             Ok(Pause::Sleep(Duration::from_millis(100)))
         }
     }

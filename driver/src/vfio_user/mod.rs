@@ -379,11 +379,11 @@ impl Bus for VfioUserBus {
     }
 
     fn progress(&mut self) -> Result<(), BusError> {
-        self.step()?.make();
+        self.progress_without_pause()?.make();
         Ok(())
     }
 
-    fn step(&mut self) -> Result<Pause, BusError> {
+    fn progress_without_pause(&mut self) -> Result<Pause, BusError> {
         if self.posted.elapsed() < EAGER {
             return Ok(Pause::Yield);
         }
