@@ -85,9 +85,17 @@ pub fn build(debug: bool, out: Option<&Path>) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// What the libraries are made of: this program, the crate as it was compiled last, and the facts of the ABI.
+/// A hash of a text (FNV-1a).
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// What the libraries are made of: this program, the C compiler's name, the crate as it was compiled last, and the facts of the ABI.
 fn stamp(archive: &Path, abi: &Path) -> Result<String> {
-    let mut text = format!("{PRIVATE}\n{}\n", include_str!("verbs.rs").len());
+    let compiler = std::env::var("CC").unwrap_or_default();
+    let mut text = format!("{PRIVATE}\n{:016x}\ncompiler {compiler}\n", hash(include_str!("verbs.rs")));
     let mut add = |path: &Path| -> Result<()> {
         let about = fs::metadata(path).with_context(|| format!("reading {}", path.display()))?;
         let time = about.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -12,6 +12,8 @@ use ferrowire::{Monitor, VfioUserBus};
 
 pub use ferrowire::vfio::Roots;
 
+use crate::Place;
+
 /// How long a socket may take to answer, which is not known to be a card's.
 const ANSWER: Duration = Duration::from_secs(2);
 
@@ -52,6 +54,24 @@ pub fn sockets(folder: &Path, seen: &mut BTreeSet<PathBuf>) -> Result<Vec<Socket
     }
     paths.sort_by_cached_key(|path| counted(&path.to_string_lossy()));
     Ok(paths.into_iter().filter_map(ask).collect())
+}
+
+/// Cards that a program may take, by names that hold in each folder: those on sockets that answer, then those on the PCI bus. Also folders that cannot be
+/// read.
+pub fn usable() -> (Vec<Place>, Vec<(PathBuf, Error)>) {
+    let mut seen = BTreeSet::new();
+    let (mut places, mut unread) = (Vec::new(), Vec::new());
+    for folder in folders(&[]) {
+        match sockets(&folder, &mut seen) {
+            Ok(found) => {
+                let usable = found.into_iter().filter(|socket| socket.mac.is_some());
+                places.extend(usable.map(|socket| Place::Socket(socket.path).absolute()));
+            }
+            Err(error) => unread.push((folder, error)),
+        }
+    }
+    places.extend(Roots::default().cards().into_iter().map(Place::Pci));
+    (places, unread)
 }
 
 /// A name by which `card10` comes after `card9`: each number in it has as many digits as the largest.

@@ -14,4 +14,4 @@ pub mod find;
 pub mod gids;
 mod place;
 
-pub use place::{pci_address, OpenError, Place};
+pub use place::{join_names, pci_address, split_names, OpenError, Place};

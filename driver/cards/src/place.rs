@@ -57,6 +57,28 @@ impl fmt::Display for Place {
     }
 }
 
+/// Names of several cards in one text, with commas between them, as in `FERROWIRE_DEVICE`. A comma in a name has a backslash before it, and so has a backslash.
+pub fn join_names(places: &[Place]) -> String {
+    let escaped = places.iter().map(|place| place.to_string().replace('\\', r"\\").replace(',', r"\,"));
+    escaped.collect::<Vec<_>>().join(",")
+}
+
+/// The names in such a text.
+pub fn split_names(text: &str) -> Vec<String> {
+    let (mut names, mut name) = (Vec::new(), String::new());
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            ',' => names.push(std::mem::take(&mut name)),
+            '\\' => name.extend(letters.next()),
+            letter => name.push(letter),
+        }
+    }
+    names.push(name);
+    names.retain(|name| !name.is_empty());
+    names
+}
+
 /// A PCI address, whole: with its domain, in small letters.
 pub fn pci_address(text: &str) -> Option<String> {
     let text = text.to_ascii_lowercase();
@@ -150,6 +172,17 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_several_cards_are_one_text_whatever_is_in_them() {
+        let places =
+            ["sim:/tmp/a,b.sock", r"sim:/tmp/c\,d", "0000:03:00.0"].map(|name| name.parse().unwrap());
+        let text = join_names(&places);
+        let names: Vec<Place> = split_names(&text).iter().map(|name| name.parse().unwrap()).collect();
+        assert_eq!(names, places, "{text}");
+        assert_eq!(split_names("sim:a,,0000:03:00.0,"), ["sim:a", "0000:03:00.0"]);
+        assert_eq!(split_names(""), [""; 0]);
+    }
 
     #[test]
     fn a_card_is_named_in_one_of_three_ways() {

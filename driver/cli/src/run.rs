@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ferrowire run`: runs a program of others with the libraries of verbs of this project.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -11,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::{Args, ValueHint};
-use ferrowire_cards::{find, Place};
+use ferrowire_cards::{find, join_names, Place};
 
 use crate::args::{Common, DEVICE};
 use crate::device::Device;
@@ -95,7 +94,7 @@ fn cards(common: &Common) -> Result<String, Failure> {
             if let Place::Socket(_) = place {
                 place.observe()?;
             }
-            Ok(place.absolute().to_string())
+            Ok(join_names(&[place.absolute()]))
         }
         Some(device) => Err(Failure::usage(
             format!("run: {device} is in this process"),
@@ -107,25 +106,18 @@ fn cards(common: &Common) -> Result<String, Failure> {
 
 /// Those that `list` shows, by names that hold in each folder.
 fn found() -> Result<String, Failure> {
-    let mut seen = BTreeSet::new();
-    let mut places = Vec::new();
-    for folder in find::folders(&[]) {
-        let sockets = find::sockets(&folder, &mut seen);
-        let sockets = sockets.map_err(Failure::os(
-            format!("list {}", folder.display()),
-            "run it in a folder that can be read",
-        ))?;
-        let usable = sockets.into_iter().filter(|socket| socket.mac.is_some());
-        places.extend(usable.map(|socket| Place::Socket(socket.path).absolute()));
+    let (places, unread) = find::usable();
+    if let Some((folder, source)) = unread.into_iter().next() {
+        let operation = format!("list {}", folder.display());
+        return Err(Failure::Os { operation, source, fix: "run it in a folder that can be read" });
     }
-    places.extend(find::Roots::default().cards().into_iter().map(Place::Pci));
     if places.is_empty() {
         return Err(Failure::failed(
             "run: no cards are here",
             "`ferrowire sim up --engine` starts two emulated ones; or name a card with -d",
         ));
     }
-    Ok(places.iter().map(Place::to_string).collect::<Vec<_>>().join(","))
+    Ok(join_names(&places))
 }
 
 fn given(folder: &Path) -> Result<PathBuf, Failure> {

@@ -5,7 +5,7 @@
 //!
 //! | environment | candidates |
 //! |---|---|
-//! | `FERROWIRE_DEVICE` names cards, with commas between them | those |
+//! | `FERROWIRE_DEVICE` names cards, with commas between them (`\,` is a comma in a name) | those |
 //! | it is not set | those that `ferrowire list` shows: sockets here and in `$XDG_RUNTIME_DIR/ferrowire`, cards on the PCI bus |
 //!
 //! The process gets the first candidate that is free, and keeps it until it ends. If all are in use, the list has all of them, and
@@ -13,14 +13,13 @@
 //! queried. A forked child has nothing of this: it makes a list of its own.
 
 use core::ffi::{c_char, c_int};
-use std::collections::BTreeSet;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ferrowire::spec::csr::port;
 use ferrowire::Bus;
-use ferrowire_cards::{find, gids, OpenError, Place};
+use ferrowire_cards::{find, gids, split_names, OpenError, Place};
 use rustix::io::Errno;
 
 use crate::abi::*;
@@ -28,6 +27,7 @@ use crate::card::{self, Card};
 use crate::failure::{pointer, report, Failure, Result};
 use crate::fork::{self, Files};
 use crate::log::say;
+use crate::query::text;
 use crate::raw::{object, Raw};
 
 /// The environment variable that names the candidates.
@@ -107,26 +107,17 @@ pub fn forget_parent() {
     REGISTRY.store(ptr::null_mut(), Ordering::Release);
 }
 
-/// Names of C structures.
-fn name_of<const N: usize>(text: &str) -> [c_char; N] {
-    let mut name = [0; N];
-    for (to, from) in name[..N - 1].iter_mut().zip(text.bytes()) {
-        *to = from as c_char;
-    }
-    name
-}
-
 impl Device {
     fn new(place: Place, index: usize) -> &'static Self {
         let name = format!("ferrowire{index}");
         let base = ibv_device {
             node_type: IBV_NODE_CA,
             transport_type: IBV_TRANSPORT_IB,
-            name: name_of(&name),
-            dev_name: name_of(&format!("uverbs{index}")),
+            name: text(&name),
+            dev_name: text(&format!("uverbs{index}")),
             // There is no entry in sysfs. Programs that open files there go on without them.
-            dev_path: name_of(&format!("/sys/class/infiniband_verbs/{name}")),
-            ibdev_path: name_of(&format!("/sys/class/infiniband/{name}")),
+            dev_path: text(&format!("/sys/class/infiniband_verbs/{name}")),
+            ibdev_path: text(&format!("/sys/class/infiniband/{name}")),
             ..ibv_device::zeroed()
         };
         let (born, state) = (fork::generation(), Mutex::new(State::Listed));
@@ -213,8 +204,8 @@ pub fn opened(place: &Place, error: OpenError) -> Failure {
 /// The cards that this process may take.
 fn candidates() -> Vec<Place> {
     if let Some(named) = std::env::var_os(DEVICE).filter(|named| !named.is_empty()) {
-        let named = named.to_string_lossy().into_owned();
-        let parsed = named.split(',').filter_map(|name| match name.parse::<Place>() {
+        let names = split_names(&named.to_string_lossy());
+        let parsed = names.iter().filter_map(|name| match name.parse::<Place>() {
             Ok(place) => Some(place.absolute()),
             Err(why) => {
                 say!("{DEVICE}: {why}");
@@ -223,18 +214,10 @@ fn candidates() -> Vec<Place> {
         });
         return parsed.collect();
     }
-    let mut seen = BTreeSet::new();
-    let mut places = Vec::new();
-    for folder in find::folders(&[]) {
-        match find::sockets(&folder, &mut seen) {
-            Ok(found) => {
-                let usable = found.into_iter().filter(|socket| socket.mac.is_some());
-                places.extend(usable.map(|socket| Place::Socket(socket.path).absolute()));
-            }
-            Err(error) => say!("list {}: {error}", folder.display()),
-        }
+    let (places, unread) = find::usable();
+    for (folder, error) in unread {
+        say!("list {}: {error}", folder.display());
     }
-    places.extend(find::Roots::default().cards().into_iter().map(Place::Pci));
     places
 }
 

@@ -387,9 +387,11 @@ pub unsafe extern "C" fn post_send(
         // SAFETY: as promised.
         let request = unsafe { &*next };
         let flags = request.send_flags | forced;
-        // SAFETY: as promised.
-        let quick =
-            if simple { unsafe { quick(&mut batch, request, flags, &mut error) } } else { Quick::Other };
+        let quick = match simple {
+            // SAFETY: as promised.
+            true => unsafe { quick(&mut batch, request, flags, &mut error) },
+            false => Quick::Other,
+        };
         if quick == Quick::Posted {
             next = request.next;
             continue;

@@ -29,7 +29,7 @@ pub fn check_port(port: u32) -> Result<()> {
 }
 
 /// Text of a C structure.
-fn text<const N: usize>(from: &str) -> [c_char; N] {
+pub fn text<const N: usize>(from: &str) -> [c_char; N] {
     let mut text = [0; N];
     for (to, from) in text[..N - 1].iter_mut().zip(from.bytes()) {
         *to = from as c_char;
