@@ -14,15 +14,17 @@ pub enum PortSpace {
     Tcp = 0x0106,
     /// Datagrams.
     Udp = 0x0111,
+    /// Connections, as InfiniBand counts services.
+    Ib = 0x013f,
 }
 
 impl PortSpace {
     /// All of them.
-    pub const ALL: [PortSpace; 3] = [PortSpace::Ipoib, PortSpace::Tcp, PortSpace::Udp];
+    pub const ALL: [PortSpace; 4] = [PortSpace::Ipoib, PortSpace::Tcp, PortSpace::Udp, PortSpace::Ib];
 
     /// Whether its services are asked for by SIDR, and not by REQ.
     pub fn is_datagram(self) -> bool {
-        self != PortSpace::Tcp
+        matches!(self, PortSpace::Ipoib | PortSpace::Udp)
     }
 
     /// The service at a port.

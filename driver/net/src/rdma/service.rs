@@ -53,6 +53,16 @@ impl Default for ServiceConfig {
     }
 }
 
+/// What wakes the thread.
+enum Wake {
+    /// Nothing: it looks often.
+    Never,
+    /// The interrupt of this queue, which it reads itself.
+    Interrupts(EventQueue),
+    /// [`Service::wake`], called by a reader of another queue.
+    Called,
+}
+
 /// The owner of the thread, which ends with the last clone of the service and the last identifier.
 pub(super) struct Owner {
     shared: Arc<Shared>,
@@ -109,7 +119,23 @@ impl Service {
         };
         let net = Net::with_events(context, pd, config.net.clone(), events.as_ref())?;
         let gsi = Qp1::new(context, pd, events.as_ref())?;
-        Self::start(&net, Box::new(gsi), &config, events)
+        Self::start(&net, Box::new(gsi), &config, events.map_or(Wake::Never, Wake::Interrupts))
+    }
+
+    /// One over a stack that the caller has made and polls, too. Messages of QP1 raise events of `events`, whose reader calls [`wake`](Self::wake) after
+    /// each event of a completion queue that it does not know, and after it has polled the stack for one.
+    ///
+    /// # Errors
+    /// The card lacks QP1, or it is in use; `System`.
+    pub fn beside(
+        net: &Net,
+        context: &Context,
+        pd: &ProtectionDomain,
+        events: &EventQueue,
+        config: &ServiceConfig,
+    ) -> Result<Self> {
+        let gsi = Qp1::new(context, pd, Some(events))?;
+        Self::start(net, Box::new(gsi), config, Wake::Called)
     }
 
     /// One over another stack and another way for the manager's messages, without interrupts.
@@ -117,18 +143,23 @@ impl Service {
     /// # Errors
     /// `System`.
     pub fn over(net: &Net, gsi: Box<dyn Gsi>, config: &ServiceConfig) -> Result<Self> {
-        Self::start(net, gsi, config, None)
+        Self::start(net, gsi, config, Wake::Never)
     }
 
     fn start(
         net: &Net,
         gsi: Box<dyn Gsi>,
         config: &ServiceConfig,
-        events: Option<EventQueue>,
+        wake: Wake,
     ) -> Result<Self> {
         const OPERATION: &str = "start service";
         let shared = Shared::new(net, gsi, config.timing)?;
         let system = |errno: Errno| Error::System { operation: OPERATION, source: errno.into() };
+        let events = match wake {
+            Wake::Never => None,
+            Wake::Interrupts(events) => Some(Some(events)),
+            Wake::Called => Some(None),
+        };
         let sleeper = match events {
             Some(events) => {
                 let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(system)?;
@@ -166,6 +197,19 @@ impl Service {
         &self.owner.shared.net
     }
 
+    /// Has the thread look whether something has come. For readers of an event queue: see [`beside`](Self::beside).
+    pub fn wake(&self) {
+        self.owner.shared.wake();
+    }
+
+    /// The card is gone, as the caller knows: every identifier gets the event `DeviceRemoval`, and the thread ends.
+    pub fn remove(&self, cause: &str) {
+        self.owner.stop.store(true, Ordering::Release);
+        let source = std::io::Error::other(cause.to_string());
+        self.owner.shared.fail(&Error::System { operation: "reach the card", source });
+        self.owner.shared.wake();
+    }
+
     /// What the card failed with, if it has.
     pub fn failure(&self) -> Option<String> {
         self.owner.shared.core().failed.clone()
@@ -183,7 +227,8 @@ trait Rest {
 
 /// What the thread sleeps with.
 struct Sleeper {
-    events: EventQueue,
+    /// The queue that the thread reads itself, if it does.
+    events: Option<EventQueue>,
     wake: OwnedFd,
 }
 
@@ -193,10 +238,12 @@ impl Rest for Sleeper {
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
             Err(errno) => return Err(Error::System { operation: "wait for the card", source: errno.into() }),
         }
-        self.events.acknowledge()?;
-        let mut some = [CardEvent::default(); EVENTS as usize];
-        while self.events.poll(&mut some)? > 0 {}
-        self.events.request_interrupt()?;
+        if let Some(events) = &self.events {
+            events.acknowledge()?;
+            let mut some = [CardEvent::default(); EVENTS as usize];
+            while events.poll(&mut some)? > 0 {}
+            events.request_interrupt()?;
+        }
         shared.arm()
     }
 
@@ -207,9 +254,10 @@ impl Rest for Sleeper {
         // A time that rounds to nothing is waited for, too.
         let next = next.clamp(Duration::from_micros(10), LONGEST_SLEEP);
         let timeout = Timespec::try_from(next).map_err(|_| system(Errno::INVAL))?;
-        let Some(file) = self.events.interrupt_file() else { return Ok(()) };
-        let mut files =
-            [PollFd::from_borrowed_fd(file, PollFlags::IN), PollFd::new(&self.wake, PollFlags::IN)];
+        let interrupt = self.events.as_ref().and_then(EventQueue::interrupt_file);
+        let interrupt = interrupt.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN));
+        let wake = PollFd::new(&self.wake, PollFlags::IN);
+        let mut files: Vec<_> = interrupt.into_iter().chain([wake]).collect();
         match poll(&mut files, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(system(errno)),

@@ -227,7 +227,11 @@ impl Shared {
     /// The card has failed: every identifier gets an event.
     pub(super) fn fail(&self, cause: String) {
         let mut core = self.core();
-        core.failed.get_or_insert(cause);
+        // Once: both the thread and the owner of the card may see it.
+        if core.failed.is_some() {
+            return;
+        }
+        core.failed = Some(cause);
         for entry in core.ids.values_mut() {
             entry.phase = Phase::Removed;
             entry.report(EventKind::DeviceRemoval, status(Errno::NODEV), Param::None);
