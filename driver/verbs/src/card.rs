@@ -11,6 +11,7 @@ use std::time::Duration;
 use ferrowire::{Bus, Capabilities, EventQueue, PortStatus};
 use ferrowire_cards::{gids, Place};
 
+use crate::cm::Manager;
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::failure::{Failure, Result};
@@ -64,6 +65,8 @@ pub struct Card {
     pub neighbours: Neighbours,
     /// What the service thread reads: asynchronous events, and those of completion queues with a channel.
     pub events: EventQueue,
+    /// Its connection manager.
+    pub cm: Manager,
     objects: Mutex<Objects>,
     /// It takes no calls any more.
     dead: AtomicBool,
@@ -129,6 +132,7 @@ impl Card {
             gids: added,
             neighbours,
             events,
+            cm: Manager::default(),
             objects: Mutex::default(),
             dead: AtomicBool::new(false),
             inherited: AtomicBool::new(false),

@@ -104,6 +104,7 @@ fn registry() -> MutexGuard<'static, Registry> {
 
 /// In a forked child: what the parent has is not the child's. It stays in memory, for another thread of the parent may have used it.
 pub fn forget_parent() {
+    crate::cm::forget_parent();
     REGISTRY.store(ptr::null_mut(), Ordering::Release);
 }
 
@@ -253,6 +254,16 @@ fn list(registry: &mut Registry) {
             Err(error) => say!("{}: {error}", device.place),
         }
     }
+}
+
+/// The device that this process has or may open, as the first of its list.
+pub fn first() -> Result<&'static Device> {
+    let mut registry = registry();
+    list(&mut registry);
+    registry.listed.first().copied().ok_or(Failure::new(
+        Errno::NODEV,
+        "no card is here: start two with `ferrowire sim up`, or name one with `ferrowire run -d CARD`",
+    ))
 }
 
 /// Lists the devices.

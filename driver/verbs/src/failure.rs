@@ -160,6 +160,11 @@ fn name(errno: Errno) -> String {
         (Errno::NETUNREACH, "ENETUNREACH"),
         (Errno::TIMEDOUT, "ETIMEDOUT"),
         (Errno::HOSTUNREACH, "EHOSTUNREACH"),
+        (Errno::ADDRINUSE, "EADDRINUSE"),
+        (Errno::CONNREFUSED, "ECONNREFUSED"),
+        (Errno::CONNRESET, "ECONNRESET"),
+        (Errno::ISCONN, "EISCONN"),
+        (Errno::NOSYS, "ENOSYS"),
     ];
     let found = known.iter().find(|(known, _)| *known == errno);
     found.map_or_else(|| errno.to_string(), |(_, name)| (*name).into())

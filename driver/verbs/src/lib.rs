@@ -16,8 +16,8 @@
 //! | `qp`, `modify`, `post`, `qp_ex`, `srq` | queue pairs |
 //! | `service`, `neighbour`, `fork` | what the kernel does for other devices |
 //! | `strings`, `unsupported` | the rest |
-//! | `cm` | functions of librdmacm |
-//! | `kern` | structures of the kernel, for librdmacm |
+//! | `cm` | functions of librdmacm: its own page says which file has which |
+//! | `kern` | structures of the kernel, for programs that speak to its connection manager |
 //!
 //! `cargo xtask verbs` builds the libraries. A panic ends the process with its message: it does not unwind into C.
 

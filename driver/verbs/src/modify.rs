@@ -339,17 +339,28 @@ fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: Mask) -> Result<()> {
     if mask & CUR != 0 {
         new.cur_state = Some(from);
     }
-    qp.with(|inner| -> Result<()> {
+    Ok(apply(qp, to, &new, attr, mask)?)
+}
+
+/// Takes a queue pair to a state, and keeps what was set of `attr`, which `mask` names, for `ibv_query_qp`.
+pub fn apply(
+    qp: &Qp,
+    to: QpState,
+    new: &QpAttributes,
+    attr: &ibv_qp_attr,
+    mask: Mask,
+) -> ferrowire::Result<()> {
+    qp.with(|inner| -> ferrowire::Result<()> {
         let mut receiver = qp.receiver();
         match to {
             QpState::Reset => {
-                inner.reset(&mut receiver, &new)?;
+                inner.reset(&mut receiver, new)?;
                 inner.builder.clear();
             }
             _ => {
                 // Receives are posted meanwhile.
                 drop(receiver);
-                inner.queue.modify(to, &new)?;
+                inner.queue.modify(to, new)?;
                 receiver = qp.receiver();
             }
         }

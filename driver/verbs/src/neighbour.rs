@@ -135,6 +135,20 @@ impl Neighbours {
         }
     }
 
+    /// The IP stack, for the connection manager.
+    pub fn net(&self) -> Result<Net> {
+        match &*self.stack() {
+            Stack::Running(net) => Ok(net.clone()),
+            Stack::Lent => Err(Failure::new(
+                Errno::BUSY,
+                "the program has the raw Ethernet queue pair, over which neighbours are asked; destroy it first",
+            )),
+            Stack::Absent(why) => {
+                Err(Failure::text(Errno::NODEV, format!("no neighbour can be asked: {why}")))
+            }
+        }
+    }
+
     /// Gives the raw Ethernet queue pair up, for the program, which makes its own by `make`. If that fails, it is taken back.
     ///
     /// # Errors

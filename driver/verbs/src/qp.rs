@@ -67,13 +67,13 @@ pub struct Receiver {
 
 impl Inner {
     /// Takes the queue pair to RESET, with its receives.
-    pub fn reset(&mut self, receiver: &mut Receiver, attributes: &QpAttributes) -> Result<()> {
+    pub fn reset(&mut self, receiver: &mut Receiver, attributes: &QpAttributes) -> ferrowire::Result<()> {
         if let Some(receives) = receiver.queue.take() {
             self.queue.join_receives(receives)?;
         }
         let reset = self.queue.reset_in_place(attributes);
         receiver.queue = self.queue.take_receives();
-        Ok(reset?)
+        reset
     }
 
     /// Whether sends may be posted (IBTA 10.3.1).
@@ -229,6 +229,11 @@ impl Qp {
             None => pd.domain().create_qp(&wanted),
         };
         let queue = match wanted.service {
+            // The card has one.
+            Service::Raw if card.cm.is_used() => {
+                let why = "the connection manager of this process has the card's raw Ethernet queue pair";
+                return Err(Failure::new(Errno::BUSY, why));
+            }
             Service::Raw => card.neighbours.lend(|| {
                 let queue = make()?.untyped();
                 card.context.set_raw_filter(&ferrowire::RawFilter::port())?;

@@ -5,6 +5,7 @@
 //!  card -> event queue -> service thread -+-> asynchronous events of contexts (`async_fd`)
 //!                             ^           +-> completion channels (`fd`)
 //!                             |           +-> frames of the raw Ethernet queue pair: ARP, neighbour discovery, echoes
+//!                             |           +-> messages of QP1: the thread of the connection manager is woken
 //!                    end of the connection
 //! ```
 //!
@@ -69,6 +70,7 @@ fn bury(card: &Card, why: &str) {
     }
     say!("{why}; this program's objects are of no more use");
     events::port_event(card, IBV_EVENT_DEVICE_FATAL);
+    card.cm.remove(why);
     let objects = card.objects();
     for cq in objects.cqs.values() {
         // SAFETY: it is in the table, whose lock this thread has.
@@ -115,6 +117,7 @@ fn hand_on(card: &Card, event: &Event) {
     let Some(cq) = objects.cqs.get(&event.object) else {
         drop(objects);
         card.neighbours.turn();
+        card.cm.wake();
         return;
     };
     // SAFETY: it is in the table, whose lock this thread has.

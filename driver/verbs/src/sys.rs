@@ -1,16 +1,62 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is needed of the C library.
 
-use core::ffi::c_int;
+use core::ffi::{c_char, c_int, c_void};
 
 use rustix::io::Errno;
+
+use crate::abi::{sockaddr, socklen_t};
 
 /// Words of glibc's `sigset_t`.
 const SIGNAL_WORDS: usize = 16;
 /// `how` of `pthread_sigmask`: the set replaces the mask.
 const SIG_SETMASK: c_int = 2;
 
+#[allow(missing_docs, non_camel_case_types, reason = "the names are those of C")]
+/// `struct addrinfo` of `getaddrinfo(3)`, in the order of Linux.
+#[repr(C)]
+pub struct addrinfo {
+    pub ai_flags: c_int,
+    pub ai_family: c_int,
+    pub ai_socktype: c_int,
+    pub ai_protocol: c_int,
+    pub ai_addrlen: socklen_t,
+    pub ai_addr: *mut sockaddr,
+    pub ai_canonname: *mut c_char,
+    pub ai_next: *mut addrinfo,
+}
+
+impl addrinfo {
+    /// Without any wish.
+    pub const EMPTY: Self = Self {
+        ai_flags: 0,
+        ai_family: 0,
+        ai_socktype: 0,
+        ai_protocol: 0,
+        ai_addrlen: 0,
+        ai_addr: core::ptr::null_mut(),
+        ai_canonname: core::ptr::null_mut(),
+        ai_next: core::ptr::null_mut(),
+    };
+}
+
+mod c {
+    use core::ffi::c_void;
+
+    unsafe extern "C" {
+        pub fn calloc(count: usize, size: usize) -> *mut c_void;
+        pub fn free(memory: *mut c_void);
+    }
+}
+
 unsafe extern "C" {
+    pub fn getaddrinfo(
+        node: *const c_char,
+        service: *const c_char,
+        hints: *const addrinfo,
+        res: *mut *mut addrinfo,
+    ) -> c_int;
+    pub fn freeaddrinfo(res: *mut addrinfo);
     fn __errno_location() -> *mut c_int;
     fn pthread_atfork(
         prepare: Option<unsafe extern "C" fn()>,
@@ -24,6 +70,21 @@ unsafe extern "C" {
 pub fn set_errno(errno: Errno) {
     // SAFETY: the C library gives the address of this thread's `errno`, which holds as long as the thread.
     unsafe { *__errno_location() = errno.raw_os_error() };
+}
+
+/// Memory of the C library, full of zeros; null: there is none.
+pub fn calloc(bytes: usize) -> *mut c_void {
+    // SAFETY: the function takes any size.
+    unsafe { c::calloc(1, bytes.max(1)) }
+}
+
+/// Gives such memory back.
+///
+/// # Safety
+/// It is null, or memory of the C library that was not given back.
+pub unsafe fn free(memory: *mut c_void) {
+    // SAFETY: as promised.
+    unsafe { c::free(memory) };
 }
 
 /// Has `child` called in each process that this one forks. It may call only what is safe after a fork of a process with threads.

@@ -146,12 +146,7 @@ impl Service {
         Self::start(net, gsi, config, Wake::Never)
     }
 
-    fn start(
-        net: &Net,
-        gsi: Box<dyn Gsi>,
-        config: &ServiceConfig,
-        wake: Wake,
-    ) -> Result<Self> {
+    fn start(net: &Net, gsi: Box<dyn Gsi>, config: &ServiceConfig, wake: Wake) -> Result<Self> {
         const OPERATION: &str = "start service";
         let shared = Shared::new(net, gsi, config.timing)?;
         let system = |errno: Errno| Error::System { operation: OPERATION, source: errno.into() };
