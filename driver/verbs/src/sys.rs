@@ -41,11 +41,12 @@ impl addrinfo {
 }
 
 mod c {
-    use core::ffi::c_void;
+    use core::ffi::{c_int, c_void};
 
     unsafe extern "C" {
         pub fn calloc(count: usize, size: usize) -> *mut c_void;
         pub fn free(memory: *mut c_void);
+        pub fn atexit(function: extern "C" fn()) -> c_int;
     }
 }
 
@@ -85,6 +86,12 @@ pub fn calloc(bytes: usize) -> *mut c_void {
 pub unsafe fn free(memory: *mut c_void) {
     // SAFETY: as promised.
     unsafe { c::free(memory) };
+}
+
+/// Has `end` called when the process ends by `exit`, or by the end of its main function.
+pub fn at_exit(end: extern "C" fn()) {
+    // SAFETY: the function lives as long as the library, which is not unloaded. If the system has no room, nothing is called.
+    unsafe { c::atexit(end) };
 }
 
 /// Has `child` called in each process that this one forks. It may call only what is safe after a fork of a process with threads.

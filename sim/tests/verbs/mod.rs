@@ -8,6 +8,8 @@ use std::time::Instant;
 
 use crate::socket::rig::{Folder, Server, PATIENCE};
 
+mod connections;
+
 /// The root of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
@@ -41,7 +43,8 @@ fn compile(folder: &Folder, name: &str) -> PathBuf {
         .arg("-o")
         .arg(&program)
         .arg(verbs.join("tests/c").join(format!("{name}.c")));
-    compile.arg(libraries().join("libibverbs.so.1")).args(["-ldl", "-lpthread"]);
+    compile.arg(libraries().join("libibverbs.so.1")).arg(libraries().join("librdmacm.so.1"));
+    compile.args(["-ldl", "-lpthread"]);
     let said = compile.output().unwrap();
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
     program
@@ -98,8 +101,12 @@ struct Rig {
 
 impl Rig {
     fn new(case: &str) -> Self {
-        let folder = Folder::new(&format!("verbs-{case}"));
-        let program = compile(&folder, "traffic");
+        Self::of("traffic", case)
+    }
+
+    fn of(program: &str, case: &str) -> Self {
+        let folder = Folder::new(&format!("verbs-{program}-{case}"));
+        let program = compile(&folder, program);
         Self { server: Server::engines(&folder, 2, &["--ip", "10.7.0.1"]), program, _folder: folder }
     }
 
@@ -111,10 +118,16 @@ impl Rig {
     }
 }
 
-/// Runs a case, which must end well; what the library logged.
+/// Runs a case of traffic, which must end well; what the library logged.
 #[track_caller]
 fn run(case: &str) -> String {
-    let mut rig = Rig::new(case);
+    run_of("traffic", case)
+}
+
+/// The same of any program.
+#[track_caller]
+fn run_of(program: &str, case: &str) -> String {
+    let mut rig = Rig::of(program, case);
     let (good, said) = rig.start(case).end();
     assert!(good, "{case}: {said}");
     rig.server.lives();

@@ -80,10 +80,15 @@ impl Drop for Owner {
             // A thread that has panicked has nothing left to do.
             let _ = thread.join();
         }
-        let until = Instant::now() + LINGER;
-        while matches!(self.shared.is_idle(), Ok(false)) && Instant::now() < until {
-            std::thread::sleep(PAUSE);
-        }
+        linger(&self.shared);
+    }
+}
+
+/// Waits until the last messages have left.
+fn linger(shared: &Shared) {
+    let until = Instant::now() + LINGER;
+    while matches!(shared.is_idle(), Ok(false)) && Instant::now() < until {
+        std::thread::sleep(PAUSE);
     }
 }
 
@@ -203,6 +208,13 @@ impl Service {
         let source = std::io::Error::other(cause.to_string());
         self.owner.shared.fail(&Error::System { operation: "reach the card", source });
         self.owner.shared.wake();
+    }
+
+    /// The program ends: gives all connections, requests and lookups up, and waits a moment for the last messages to leave. Identifiers get no events of
+    /// this, and may still be used and destroyed.
+    pub fn end(&self) {
+        self.owner.shared.abandon();
+        linger(&self.owner.shared);
     }
 
     /// What the card failed with, if it has.

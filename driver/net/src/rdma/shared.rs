@@ -239,6 +239,16 @@ impl Shared {
         core.pending.clear();
     }
 
+    /// Gives all connections, requests and lookups up: the other sides are told.
+    pub(super) fn abandon(&self) {
+        let now = self.net.now();
+        let mut core = self.core();
+        let pending = core.pending.iter().map(|pending| pending.cm);
+        let all: Vec<u32> = core.by_cm.keys().copied().chain(pending).collect();
+        all.into_iter().for_each(|cm| core.manager.abandon(now, cm));
+        self.flush(core);
+    }
+
     /// Whether all messages have left.
     pub(super) fn is_idle(&self) -> Result<bool> {
         self.step()?;

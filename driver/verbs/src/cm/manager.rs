@@ -3,18 +3,20 @@
 
 use core::ffi::c_int;
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
 use ferrowire::ProtectionDomain;
 use ferrowire_net::rdma::{Service, ServiceConfig};
 use rustix::io::Errno;
 
+use super::Process;
 use crate::abi::*;
 use crate::card::Card;
 use crate::device::{self, Device};
 use crate::failure::{pointer, Failure, Result};
 use crate::log::say;
-use crate::sys::without_signals;
+use crate::sys::{at_exit, without_signals};
 
 /// The connection manager of a card. Its service begins with the first identifier that gets an address of the card, and ends with the process.
 #[derive(Default)]
@@ -27,6 +29,7 @@ pub struct Manager {
 /// What there is once it has begun.
 struct Open {
     service: Service,
+    process: Process,
     /// Of the queue pair for messages.
     _domain: ProtectionDomain,
     /// `verbs` of all identifiers of the card.
@@ -52,10 +55,12 @@ impl Manager {
         let begin = || Service::beside(&net, &card.context, &domain, &card.events, &config);
         let service = without_signals(begin).map_err(super::failure)?;
         let context = crate::context::open(device)?;
-        let open = Open { service, _domain: domain, context, pd: Mutex::new(ptr::null_mut()) };
+        let pd = Mutex::new(ptr::null_mut());
+        let open = Open { service, process: Process::this(), _domain: domain, context, pd };
         // It is set once, under the lock.
         let _ = self.open.set(open);
         drop(lock);
+        end_with_process(&card.cm);
         if card.is_dead() {
             self.remove("the server of the card is gone");
         }
@@ -106,6 +111,27 @@ impl Manager {
         match pd.is_null() {
             false => Ok(*pd),
             true => Err(Failure::new(Errno::NOMEM, "the card has no domain left for identifiers")),
+        }
+    }
+}
+
+/// The manager that is told of the process's end.
+static LAST: AtomicPtr<Manager> = AtomicPtr::new(ptr::null_mut());
+
+/// Has the other sides told when the process ends without a word, as the kernel does for other devices. A process that is killed tells nobody.
+fn end_with_process(manager: &'static Manager) {
+    LAST.store(ptr::from_ref(manager).cast_mut(), Ordering::Release);
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| at_exit(end));
+}
+
+extern "C" fn end() {
+    // SAFETY: it is null, or a manager of a card, which lives as long as the process.
+    let manager = unsafe { LAST.load(Ordering::Acquire).as_ref() };
+    if let Some(open) = manager.and_then(|manager| manager.open.get()) {
+        // A forked child that ends is not the end of its parent's connections.
+        if open.process.check().is_ok() && open.service.failure().is_none() {
+            open.service.end();
         }
     }
 }

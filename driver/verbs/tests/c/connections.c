@@ -1,0 +1,1161 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Connections between two cards, by librdmacm, in two processes: connections CASE CARD CARD
+ *
+ * Each case is a function that both processes run: the server on the card with 10.7.0.1, the client on that with 10.7.0.2. A process that finds something
+ * wrong says where and ends with 1. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "declarations.h"
+
+#define BYTES 4096
+#define GRH 40
+#define PORT 7174
+#define SERVER "10.7.0.1"
+#define CLIENT "10.7.0.2"
+#define TIMEOUT 10000
+#define PATIENCE 60
+
+static const char *side_name;
+
+static void wrong(int line, const char *what)
+{
+	fprintf(stderr, "%s, line %d: %s (errno %d, %s)\n", side_name, line, what, errno, strerror(errno));
+	_exit(1);
+}
+
+#define CHECK(condition) do { if (!(condition)) wrong(__LINE__, #condition); } while (0)
+#define IS(call, number) do { long result_ = (call); if (result_ != (number)) { \
+	fprintf(stderr, "%ld, not %ld: ", result_, (long)(number)); wrong(__LINE__, #call); } } while (0)
+#define OK(call) IS(call, 0)
+/* A call that returns -1 and sets errno. */
+#define NO(call, number) do { errno = 0; IS(call, -1); IS(errno, number); } while (0)
+
+#define ops(object) ((object)->context->ops)
+#define post_send(qp, wr, bad) ops(qp).post_send(qp, wr, bad)
+#define post_recv(qp, wr, bad) ops(qp).post_recv(qp, wr, bad)
+
+struct side {
+	int server, peer;
+	rdma_event_channel *channel;
+};
+
+static void tell(struct side *s, const void *what, size_t bytes)
+{
+	CHECK(write(s->peer, what, bytes) == (ssize_t)bytes);
+}
+
+static void hear(struct side *s, void *what, size_t bytes)
+{
+	size_t have = 0;
+
+	while (have < bytes) {
+		ssize_t more = read(s->peer, (char *)what + have, bytes - have);
+
+		CHECK(more > 0);
+		have += more;
+	}
+}
+
+/* Neither goes on before the other is there. */
+static void meet(struct side *s)
+{
+	char mark = 'm', other = 0;
+
+	tell(s, &mark, 1);
+	hear(s, &other, 1);
+	CHECK(other == mark);
+}
+
+static struct sockaddr *at(const char *ip, int port)
+{
+	static struct sockaddr_in all[4];
+	static int next;
+	struct sockaddr_in *one = &all[next++ % 4];
+
+	*one = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons(port) };
+	CHECK(inet_pton(AF_INET, ip, &one->sin_addr) == 1);
+	return (struct sockaddr *)one;
+}
+
+static int is_at(const void *address, const char *ip)
+{
+	const struct sockaddr_in *in = address;
+	struct in_addr expected;
+
+	CHECK(inet_pton(AF_INET, ip, &expected) == 1);
+	return in->sin_family == AF_INET && in->sin_addr.s_addr == expected.s_addr;
+}
+
+/* The next event, which must be of this kind. */
+static rdma_cm_event *event(rdma_event_channel *channel, int kind)
+{
+	rdma_cm_event *got = NULL;
+	struct pollfd look = { .fd = channel->fd, .events = POLLIN };
+
+	CHECK(poll(&look, 1, 1000 * PATIENCE) == 1);
+	OK(rdma_get_cm_event(channel, &got));
+	CHECK(got);
+	if ((int)got->event != kind) {
+		fprintf(stderr, "%s, status %d, not %s: ", rdma_event_str(got->event), got->status, rdma_event_str(kind));
+		wrong(__LINE__, "kind of event");
+	}
+	return got;
+}
+
+/* One with nothing to look at. */
+static void passes(rdma_event_channel *channel, int kind)
+{
+	rdma_cm_event *got = event(channel, kind);
+
+	IS(got->status, 0);
+	OK(rdma_ack_cm_event(got));
+}
+
+static int is_empty(rdma_event_channel *channel)
+{
+	struct pollfd look = { .fd = channel->fd, .events = POLLIN };
+
+	return poll(&look, 1, 0) == 0;
+}
+
+static ibv_qp_init_attr queues(ibv_qp_type type)
+{
+	return (ibv_qp_init_attr){ .qp_type = type, .sq_sig_all = 1,
+		.cap = { .max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 2, .max_recv_sge = 2 } };
+}
+
+/* Waits as rdma_get_send_comp and rdma_get_recv_comp of rdma-core's headers do. */
+static ibv_wc completion(ibv_cq *cq, ibv_comp_channel *channel)
+{
+	ibv_wc wc;
+	ibv_cq *told;
+	void *context;
+
+	for (;;) {
+		int count = ops(cq).poll_cq(cq, 1, &wc);
+
+		CHECK(count >= 0);
+		if (count)
+			return wc;
+		OK(ops(cq).req_notify_cq(cq, 0));
+		count = ops(cq).poll_cq(cq, 1, &wc);
+		if (count)
+			return wc;
+		OK(ibv_get_cq_event(channel, &told, &context));
+		CHECK(told == cq);
+		ibv_ack_cq_events(cq, 1);
+	}
+}
+
+static void sent(rdma_cm_id *id)
+{
+	ibv_wc wc = completion(id->send_cq, id->send_cq_channel);
+
+	IS(wc.status, IBV_WC_SUCCESS);
+}
+
+static ibv_wc received(rdma_cm_id *id)
+{
+	ibv_wc wc = completion(id->recv_cq, id->recv_cq_channel);
+
+	IS(wc.status, IBV_WC_SUCCESS);
+	return wc;
+}
+
+static void fill(unsigned char *memory, int bytes, int seed)
+{
+	for (int i = 0; i < bytes; i++)
+		memory[i] = i * 7 + seed;
+}
+
+static void same(const unsigned char *memory, int bytes, int seed)
+{
+	for (int i = 0; i < bytes; i++)
+		IS(memory[i], (unsigned char)(i * 7 + seed));
+}
+
+static void post(rdma_cm_id *id, ibv_mr *mr, ibv_wr_opcode opcode, int offset, int length, uint64_t remote, uint32_t rkey)
+{
+	ibv_sge sge = { .addr = (uintptr_t)mr->addr + offset, .length = length, .lkey = mr->lkey };
+	ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED }, *bad;
+
+	wr.wr.rdma = (ibv_send_wr_rdma){ remote, rkey };
+	OK(post_send(id->qp, &wr, &bad));
+}
+
+static void receive(rdma_cm_id *id, ibv_mr *mr, int offset, int length)
+{
+	ibv_sge sge = { .addr = (uintptr_t)mr->addr + offset, .length = length, .lkey = mr->lkey };
+	ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	OK(post_recv(id->qp, &wr, &bad));
+}
+
+static ibv_mr *memory(rdma_cm_id *id)
+{
+	unsigned char *bytes = calloc(1, BYTES);
+	ibv_mr *mr;
+
+	CHECK(bytes);
+	CHECK(mr = ibv_reg_mr(id->pd, bytes, BYTES,
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ));
+	return mr;
+}
+
+static void forget(ibv_mr *mr)
+{
+	void *bytes = mr->addr;
+
+	OK(ibv_dereg_mr(mr));
+	free(bytes);
+}
+
+/* Messages both ways, and a WRITE and a READ of the client. */
+static void exchange(struct side *s, rdma_cm_id *id)
+{
+	ibv_mr *mr = memory(id);
+	unsigned char *bytes = mr->addr;
+	struct { uint64_t address; uint32_t rkey; } mine = { (uintptr_t)mr->addr, mr->rkey }, theirs;
+
+	receive(id, mr, 0, 1024);
+	tell(s, &mine, sizeof(mine));
+	hear(s, &theirs, sizeof(theirs));
+	fill(bytes + 1024, 1000, s->server);
+	post(id, mr, IBV_WR_SEND, 1024, 1000, 0, 0);
+	sent(id);
+	ibv_wc wc = received(id);
+	IS(wc.byte_len, 1000);
+	same(bytes, 1000, !s->server);
+	meet(s);
+	if (!s->server) {
+		post(id, mr, IBV_WR_RDMA_WRITE, 1024, 512, theirs.address + 2048, theirs.rkey);
+		sent(id);
+		post(id, mr, IBV_WR_RDMA_READ, 3072, 512, theirs.address + 2048, theirs.rkey);
+		sent(id);
+		same(bytes + 3072, 512, s->server);
+	}
+	meet(s);
+	if (s->server)
+		same(bytes + 2048, 512, !s->server);
+	forget(mr);
+}
+
+static rdma_cm_id *make(struct side *s, rdma_port_space space, void *context)
+{
+	rdma_cm_id *id = NULL;
+
+	OK(rdma_create_id(s->channel, &id, context, space));
+	CHECK(id && id->channel == s->channel && id->context == context && id->ps == space && !id->qp);
+	return id;
+}
+
+static rdma_cm_id *listener(struct side *s, rdma_port_space space, const char *ip, int port)
+{
+	rdma_cm_id *id = make(s, space, s);
+
+	OK(rdma_bind_addr(id, at(ip, port)));
+	OK(rdma_listen(id, 4));
+	IS(rdma_get_src_port(id), htons(port));
+	return id;
+}
+
+static rdma_cm_id *resolved(struct side *s, rdma_port_space space, const char *ip, int port)
+{
+	rdma_cm_id *id = make(s, space, s);
+
+	OK(rdma_resolve_addr(id, NULL, at(ip, port), TIMEOUT));
+	passes(s->channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+	CHECK(id->verbs && id->pd && id->pd->context == id->verbs && id->port_num == 1);
+	CHECK(is_at(&id->route.addr.src, CLIENT) && is_at(&id->route.addr.dst, ip));
+	CHECK(rdma_get_src_port(id) != 0);
+	IS(rdma_get_dst_port(id), htons(port));
+	OK(rdma_resolve_route(id, TIMEOUT));
+	passes(s->channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	IS(id->route.num_paths, 1);
+	CHECK(id->route.path_rec && id->route.path_rec->mtu >= IBV_MTU_1024 && id->route.path_rec->pkey == 0xffff);
+	return id;
+}
+
+static void begins(const rdma_cm_event *got, const char *text)
+{
+	CHECK(got->param.conn.private_data_len >= strlen(text));
+	CHECK(!memcmp(got->param.conn.private_data, text, strlen(text)));
+}
+
+static rdma_conn_param saying(const char *text)
+{
+	return (rdma_conn_param){ .private_data = text, .private_data_len = strlen(text), .responder_resources = 2,
+		.initiator_depth = 2, .retry_count = 5, .rnr_retry_count = 7 };
+}
+
+/* The next request to a listener, with a queue pair. */
+static rdma_cm_id *request(struct side *s, rdma_cm_id *listen, ibv_qp_type type)
+{
+	rdma_cm_event *got = event(s->channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+	rdma_cm_id *id = got->id;
+	ibv_qp_init_attr attr = queues(type);
+
+	CHECK(id != listen && got->listen_id == listen && id->context == listen->context && id->channel == s->channel);
+	CHECK(id->verbs && id->pd && id->port_num == 1);
+	CHECK(is_at(&id->route.addr.src, SERVER) && is_at(&id->route.addr.dst, CLIENT));
+	OK(rdma_create_qp(id, NULL, &attr));
+	CHECK(id->qp && id->send_cq && id->recv_cq && id->send_cq_channel && id->recv_cq_channel);
+	CHECK(attr.cap.max_send_wr >= 8 && attr.send_cq == id->send_cq);
+	begins(got, "hello");
+	if (type == IBV_QPT_RC) {
+		IS(got->param.conn.responder_resources, 2);
+		IS(got->param.conn.retry_count, 5);
+		CHECK(got->param.conn.qp_num);
+	}
+	OK(rdma_ack_cm_event(got));
+	return id;
+}
+
+static void end(rdma_cm_id *id)
+{
+	rdma_destroy_qp(id);
+	CHECK(!id->qp && !id->send_cq && !id->recv_cq && !id->send_cq_channel && !id->recv_cq_channel);
+	OK(rdma_destroy_id(id));
+}
+
+/* A connection of the asynchronous interface; the listener of the server. */
+static rdma_cm_id *connected(struct side *s, rdma_cm_id **listen)
+{
+	rdma_cm_id *id;
+
+	if (s->server) {
+		rdma_conn_param param = saying("welcome");
+
+		*listen = listener(s, RDMA_PS_TCP, "0.0.0.0", PORT);
+		meet(s);
+		id = request(s, *listen, IBV_QPT_RC);
+		OK(rdma_accept(id, &param));
+		IS(id->qp->state, IBV_QPS_RTS);
+		passes(s->channel, RDMA_CM_EVENT_ESTABLISHED);
+	} else {
+		rdma_conn_param param = saying("hello");
+		ibv_qp_init_attr attr = queues(IBV_QPT_RC);
+		rdma_cm_event *got;
+
+		meet(s);
+		id = resolved(s, RDMA_PS_TCP, SERVER, PORT);
+		OK(rdma_create_qp(id, id->pd, &attr));
+		IS(id->qp->state, IBV_QPS_INIT);
+		OK(rdma_connect(id, &param));
+		got = event(s->channel, RDMA_CM_EVENT_ESTABLISHED);
+		CHECK(got->id == id && got->listen_id == NULL);
+		begins(got, "welcome");
+		IS(id->qp->state, IBV_QPS_RTS);
+		OK(rdma_ack_cm_event(got));
+		*listen = NULL;
+	}
+	return id;
+}
+
+static void rc(struct side *s)
+{
+	ibv_qp_attr attr;
+	ibv_qp_init_attr init;
+	rdma_cm_id *listen, *id = connected(s, &listen);
+
+	OK(ibv_query_qp(id->qp, &attr, IBV_QP_STATE, &init));
+	IS(attr.qp_state, IBV_QPS_RTS);
+	IS(attr.max_rd_atomic, 2);
+	CHECK(attr.dest_qp_num && attr.ah_attr.is_global && attr.path_mtu >= IBV_MTU_1024);
+	exchange(s, id);
+	if (!s->server) {
+		OK(rdma_disconnect(id));
+		IS(id->qp->state, IBV_QPS_ERR);
+	}
+	passes(s->channel, RDMA_CM_EVENT_DISCONNECTED);
+	/* The other side has ended it; this changes the queue pair alone. */
+	OK(rdma_disconnect(id));
+	IS(id->qp->state, IBV_QPS_ERR);
+	meet(s);
+	end(id);
+	if (s->server)
+		OK(rdma_destroy_id(listen));
+}
+
+static void reject(struct side *s)
+{
+	rdma_cm_event *got;
+	ibv_qp_init_attr attr = queues(IBV_QPT_RC);
+
+	if (s->server) {
+		rdma_cm_id *listen = listener(s, RDMA_PS_TCP, SERVER, PORT);
+
+		CHECK(listen->verbs && listen->port_num == 1);
+		meet(s);
+		for (int i = 0; i < 3; i++) {
+			got = event(s->channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+			if (i == 0)
+				OK(rdma_reject(got->id, "no", 2));
+			if (i == 1)
+				OK(rdma_reject_ece(got->id, NULL, 0));
+			/* The end of a request refuses it; its event may be acknowledged after that. */
+			OK(rdma_destroy_id(got->id));
+			OK(rdma_ack_cm_event(got));
+		}
+		meet(s);
+		OK(rdma_destroy_id(listen));
+		return;
+	}
+	meet(s);
+	for (int i = 0; i < 4; i++) {
+		rdma_conn_param param = saying("hello");
+		rdma_cm_id *id = resolved(s, RDMA_PS_TCP, SERVER, i < 3 ? PORT : PORT + 1);
+		static const int reasons[] = { 28, 35, 28, 8 };
+
+		OK(rdma_create_qp(id, NULL, &attr));
+		attr = queues(IBV_QPT_RC);
+		OK(rdma_connect(id, &param));
+		got = event(s->channel, RDMA_CM_EVENT_REJECTED);
+		CHECK(got->id == id);
+		IS(got->status, reasons[i]);
+		if (i == 0)
+			begins(got, "no");
+		OK(rdma_ack_cm_event(got));
+		IS(id->qp->state, IBV_QPS_ERR);
+		end(id);
+	}
+	meet(s);
+}
+
+/* Synchronous identifiers, as in the manual page of rdma_create_ep. */
+static void endpoints(struct side *s)
+{
+	rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP, .ai_flags = s->server ? RAI_PASSIVE : 0 }, *info = NULL;
+	ibv_qp_init_attr attr = queues(IBV_QPT_RC);
+	rdma_cm_id *listen = NULL, *id = NULL;
+	rdma_conn_param param = saying("hello");
+	rdma_cm_event *got;
+
+	OK(rdma_getaddrinfo(SERVER, "7174", &hints, &info));
+	IS(info->ai_qp_type, IBV_QPT_RC);
+	if (s->server) {
+		CHECK(is_at(info->ai_src_addr, SERVER) && !info->ai_dst_addr);
+		OK(rdma_create_ep(&listen, info, NULL, &attr));
+		OK(rdma_listen(listen, 0));
+		meet(s);
+		OK(rdma_get_request(listen, &id));
+		CHECK(id->qp && id->event && id->event->event == RDMA_CM_EVENT_CONNECT_REQUEST && !listen->event);
+		CHECK(id->channel && id->channel != listen->channel);
+		begins(id->event, "hello");
+		OK(rdma_accept(id, &param));
+		IS(id->event->event, RDMA_CM_EVENT_ESTABLISHED);
+	} else {
+		CHECK(is_at(info->ai_dst_addr, SERVER) && !info->ai_src_addr);
+		meet(s);
+		OK(rdma_create_ep(&id, info, NULL, &attr));
+		CHECK(id->qp && id->verbs && id->channel);
+		OK(rdma_connect(id, &param));
+		IS(id->event->event, RDMA_CM_EVENT_ESTABLISHED);
+	}
+	exchange(s, id);
+	if (s->server)
+		/* The client disconnects; the event says so. */
+		OK(rdma_get_cm_event(id->channel, &got)), IS(got->event, RDMA_CM_EVENT_DISCONNECTED), OK(rdma_ack_cm_event(got));
+	OK(rdma_disconnect(id));
+	OK(rdma_disconnect(id));
+	meet(s);
+	rdma_destroy_ep(id);
+	/* A refusal is an errno. */
+	if (s->server) {
+		OK(rdma_get_request(listen, &id));
+		OK(rdma_reject(id, NULL, 0));
+		rdma_destroy_ep(id);
+		meet(s);
+		rdma_destroy_ep(listen);
+	} else {
+		OK(rdma_create_ep(&id, info, NULL, &attr));
+		NO(rdma_connect(id, &param), ECONNREFUSED);
+		IS(id->event->event, RDMA_CM_EVENT_REJECTED);
+		/* There is nothing to wait for. */
+		OK(rdma_disconnect(id));
+		rdma_destroy_ep(id);
+		meet(s);
+	}
+	rdma_freeaddrinfo(info);
+}
+
+/* Datagrams, found by SIDR. */
+static void ud(struct side *s)
+{
+	rdma_cm_event *got;
+	rdma_cm_id *listen = NULL, *id;
+	ibv_mr *mr;
+	ibv_wc wc;
+
+	if (s->server) {
+		rdma_conn_param param = saying("welcome");
+
+		listen = listener(s, RDMA_PS_UDP, "0.0.0.0", PORT);
+		meet(s);
+		id = request(s, listen, IBV_QPT_UD);
+		IS(id->qp->state, IBV_QPS_RTS);
+		mr = memory(id);
+		receive(id, mr, 0, 1024);
+		param.qp_num = id->qp->qp_num;
+		OK(rdma_accept(id, &param));
+		wc = received(id);
+		IS(wc.byte_len, GRH + 500);
+		same((unsigned char *)mr->addr + GRH, 500, 3);
+		/* The way back is in the headers. */
+		ibv_ah *ah = ibv_create_ah_from_wc(id->pd, &wc, mr->addr, id->port_num);
+
+		CHECK(ah);
+		OK(ibv_destroy_ah(ah));
+		meet(s);
+	} else {
+		rdma_conn_param param = saying("hello");
+		ibv_qp_init_attr attr = queues(IBV_QPT_UD);
+
+		meet(s);
+		id = resolved(s, RDMA_PS_UDP, SERVER, PORT);
+		OK(rdma_create_qp(id, NULL, &attr));
+		IS(id->qp->state, IBV_QPS_RTS);
+		mr = memory(id);
+		OK(rdma_connect(id, &param));
+		got = event(s->channel, RDMA_CM_EVENT_ESTABLISHED);
+		CHECK(got->id == id && got->param.ud.qp_num && got->param.ud.qkey == RDMA_UDP_QKEY);
+		CHECK(got->param.ud.ah_attr.is_global && got->param.ud.ah_attr.port_num == 1);
+		CHECK(!memcmp(got->param.ud.private_data, "welcome", 7));
+		ibv_ah *ah = ibv_create_ah(id->pd, &got->param.ud.ah_attr);
+
+		CHECK(ah);
+		fill(mr->addr, 500, 3);
+		ibv_sge sge = { .addr = (uintptr_t)mr->addr, .length = 500, .lkey = mr->lkey };
+		ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+
+		wr.wr.ud = (ibv_send_wr_ud){ ah, got->param.ud.qp_num, got->param.ud.qkey };
+		OK(rdma_ack_cm_event(got));
+		OK(post_send(id->qp, &wr, &bad));
+		sent(id);
+		OK(ibv_destroy_ah(ah));
+		meet(s);
+	}
+	OK(rdma_disconnect(id));
+	forget(mr);
+	end(id);
+	/* A service that is not there. */
+	if (!s->server) {
+		rdma_conn_param param = saying("hello");
+
+		id = resolved(s, RDMA_PS_UDP, SERVER, PORT + 1);
+		OK(rdma_connect(id, &param));
+		got = event(s->channel, RDMA_CM_EVENT_UNREACHABLE);
+		CHECK(got->status > 0);
+		OK(rdma_ack_cm_event(got));
+		OK(rdma_destroy_id(id));
+	}
+	meet(s);
+	if (s->server)
+		OK(rdma_destroy_id(listen));
+}
+
+struct waiter {
+	rdma_cm_id *id;
+	rdma_cm_event *got;
+	int done;
+};
+
+static void *destroys(void *argument)
+{
+	struct waiter *w = argument;
+
+	OK(rdma_destroy_id(w->id));
+	__atomic_store_n(&w->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* Channels that do not block, epoll, acknowledgements, other channels. */
+static void events(struct side *s)
+{
+	rdma_cm_event *got = NULL;
+	rdma_event_channel *second;
+	rdma_cm_id *id;
+	struct epoll_event ready;
+	struct waiter w = { 0 };
+	pthread_t thread;
+	int flags, set;
+
+	if (s->server) {
+		meet(s);
+		meet(s);
+		return;
+	}
+	meet(s);
+	flags = fcntl(s->channel->fd, F_GETFL);
+	CHECK(flags >= 0 && !fcntl(s->channel->fd, F_SETFL, flags | O_NONBLOCK));
+	NO(rdma_get_cm_event(s->channel, &got), EAGAIN);
+	CHECK((set = epoll_create1(0)) >= 0);
+	CHECK(!epoll_ctl(set, EPOLL_CTL_ADD, s->channel->fd, &(struct epoll_event){ .events = EPOLLIN | EPOLLET }));
+	IS(epoll_wait(set, &ready, 1, 0), 0);
+	id = make(s, RDMA_PS_TCP, NULL);
+	OK(rdma_resolve_addr(id, NULL, at(SERVER, PORT), TIMEOUT));
+	/* An edge comes with each event. */
+	IS(epoll_wait(set, &ready, 1, 1000 * PATIENCE), 1);
+	OK(rdma_get_cm_event(s->channel, &got));
+	IS(got->event, RDMA_CM_EVENT_ADDR_RESOLVED);
+	NO(rdma_get_cm_event(s->channel, &got), EAGAIN);
+	/* The identifier ends after its events are acknowledged. */
+	w.id = id;
+	CHECK(!pthread_create(&thread, NULL, destroys, &w));
+	usleep(50000);
+	CHECK(!__atomic_load_n(&w.done, __ATOMIC_ACQUIRE));
+	OK(rdma_ack_cm_event(got));
+	CHECK(!pthread_join(thread, NULL));
+	NO(rdma_ack_cm_event(NULL), EINVAL);
+	/* Events that were not taken go with an identifier to another channel, and end with it. */
+	CHECK(second = rdma_create_event_channel());
+	id = make(s, RDMA_PS_TCP, NULL);
+	OK(rdma_resolve_addr(id, NULL, at(SERVER, PORT), TIMEOUT));
+	IS(epoll_wait(set, &ready, 1, 1000 * PATIENCE), 1);
+	OK(rdma_migrate_id(id, second));
+	CHECK(id->channel == second && is_empty(s->channel));
+	passes(second, RDMA_CM_EVENT_ADDR_RESOLVED);
+	OK(rdma_resolve_route(id, TIMEOUT));
+	CHECK(!is_empty(second));
+	OK(rdma_destroy_id(id));
+	CHECK(is_empty(second));
+	/* Without a channel it waits by itself. */
+	id = make(s, RDMA_PS_TCP, NULL);
+	OK(rdma_migrate_id(id, NULL));
+	CHECK(id->channel && id->channel != s->channel);
+	OK(rdma_resolve_addr(id, NULL, at(SERVER, PORT), TIMEOUT));
+	IS(id->event->event, RDMA_CM_EVENT_ADDR_RESOLVED);
+	OK(rdma_migrate_id(id, second));
+	CHECK(id->channel == second && !id->event);
+	OK(rdma_resolve_route(id, TIMEOUT));
+	passes(second, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	OK(rdma_destroy_id(id));
+	/* An address that no station has. */
+	id = make(s, RDMA_PS_TCP, NULL);
+	OK(rdma_resolve_addr(id, NULL, at("10.7.0.77", PORT), 300));
+	got = event(s->channel, RDMA_CM_EVENT_ADDR_ERROR);
+	IS(got->status, -ETIMEDOUT);
+	OK(rdma_ack_cm_event(got));
+	OK(rdma_destroy_id(id));
+	/* One whose search is not over. */
+	id = make(s, RDMA_PS_TCP, NULL);
+	OK(rdma_resolve_addr(id, NULL, at("10.7.0.78", PORT), TIMEOUT));
+	OK(rdma_destroy_id(id));
+	CHECK(is_empty(s->channel));
+	rdma_destroy_event_channel(second);
+	close(set);
+	meet(s);
+}
+
+/* Calls at the wrong time, and with wrong arguments. */
+static void errors(struct side *s)
+{
+	rdma_cm_id *id, *other;
+	ibv_qp_init_attr attr = queues(IBV_QPT_RC);
+	rdma_conn_param param = saying("hello");
+	struct sockaddr_storage odd = { .ss_family = AF_UNIX };
+	ibv_qp_attr change;
+	ibv_ece ece = { 0 };
+	int mask, count = -1;
+	uint8_t byte = 14;
+	int word = 1;
+	char much[256];
+
+	if (s->server) {
+		rdma_cm_id *listen = listener(s, RDMA_PS_TCP, SERVER, PORT);
+
+		NO(rdma_listen(listen, 1) ? -1 : rdma_bind_addr(listen, at(SERVER, PORT + 1)), EINVAL);
+		NO(rdma_connect(listen, &param), EINVAL);
+		meet(s);
+		meet(s);
+		OK(rdma_destroy_id(listen));
+		return;
+	}
+	meet(s);
+	NO(rdma_create_id(s->channel, &id, NULL, 0x999), EINVAL);
+	id = make(s, RDMA_PS_TCP, NULL);
+	/* Without an address. */
+	NO(rdma_connect(id, &param), EINVAL);
+	NO(rdma_resolve_route(id, 1), EINVAL);
+	NO(rdma_accept(id, &param), EINVAL);
+	NO(rdma_reject(id, NULL, 0), EINVAL);
+	NO(rdma_disconnect(id), EINVAL);
+	NO(rdma_establish(id), EINVAL);
+	NO(rdma_create_qp(id, NULL, &attr), EINVAL);
+	NO(rdma_create_srq(id, NULL, &(ibv_srq_init_attr){ .attr = { .max_wr = 8, .max_sge = 1 } }), EINVAL);
+	NO(rdma_notify(id, IBV_EVENT_COMM_EST), EINVAL);
+	NO(rdma_get_request(id, &other), EINVAL);
+	change.qp_state = IBV_QPS_INIT;
+	NO(rdma_init_qp_attr(id, &change, &mask), EINVAL);
+	IS(rdma_get_src_port(id), 0);
+	/* Addresses. */
+	NO(rdma_bind_addr(id, (struct sockaddr *)&odd), EINVAL);
+	NO(rdma_bind_addr(id, NULL), EINVAL);
+	NO(rdma_bind_addr(id, at("10.9.9.9", 0)), EADDRNOTAVAIL);
+	NO(rdma_resolve_addr(id, at("10.9.9.9", 0), at(SERVER, PORT), TIMEOUT), EADDRNOTAVAIL);
+	NO(rdma_resolve_addr(id, NULL, at("224.0.0.1", PORT), TIMEOUT), EOPNOTSUPP);
+	NO(rdma_resolve_addr(id, NULL, NULL, TIMEOUT), EINVAL);
+	/* Options. */
+	OK(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &byte, 1));
+	NO(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &word, 4), EINVAL);
+	OK(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &word, 4));
+	OK(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &word, 4));
+	OK(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &byte, 1));
+	byte = 32;
+	NO(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &byte, 1), EINVAL);
+	NO(rdma_set_option(id, RDMA_OPTION_ID, 99, &byte, 1), ENOSYS);
+	NO(rdma_set_option(id, 99, 0, &byte, 1), ENOSYS);
+	/* Ports. */
+	OK(rdma_bind_addr(id, at(CLIENT, PORT)));
+	CHECK(id->verbs && is_at(&id->route.addr.src, CLIENT));
+	NO(rdma_bind_addr(id, at(CLIENT, PORT)), EINVAL);
+	other = make(s, RDMA_PS_TCP, NULL);
+	NO(rdma_bind_addr(other, at(CLIENT, PORT)), EADDRINUSE);
+	/* Both say that they share it, until one listens. */
+	OK(rdma_set_option(other, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &word, 4));
+	OK(rdma_bind_addr(other, at(CLIENT, PORT)));
+	NO(rdma_listen(other, 1), EADDRINUSE);
+	OK(rdma_destroy_id(other));
+	/* With an address, without a route. */
+	NO(rdma_connect(id, &param), EINVAL);
+	OK(rdma_resolve_addr(id, NULL, at(SERVER, PORT), TIMEOUT));
+	passes(s->channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+	NO(rdma_resolve_addr(id, NULL, at(SERVER, PORT), TIMEOUT), EINVAL);
+	NO(rdma_connect(id, &param), EINVAL);
+	OK(rdma_resolve_route(id, TIMEOUT));
+	passes(s->channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	IS(id->route.path_rec->traffic_class, 14);
+	NO(rdma_resolve_route(id, TIMEOUT), EINVAL);
+	/* Queue pairs. */
+	NO(rdma_connect(id, NULL), EINVAL);
+	attr.qp_type = IBV_QPT_UD;
+	NO(rdma_create_qp(id, NULL, &attr), EINVAL);
+	attr.qp_type = IBV_QPT_RC;
+	attr.cap.max_send_sge = 1000;
+	NO(rdma_create_qp(id, NULL, &attr), EINVAL);
+	CHECK(!id->qp && !id->send_cq && !id->recv_cq_channel);
+	attr = queues(IBV_QPT_RC);
+	OK(rdma_create_qp(id, NULL, &attr));
+	NO(rdma_create_qp(id, NULL, &attr), EINVAL);
+	NO(rdma_establish(id), EINVAL);
+	change.qp_state = IBV_QPS_INIT;
+	OK(rdma_init_qp_attr(id, &change, &mask));
+	IS(mask, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	change.qp_state = IBV_QPS_RTR;
+	NO(rdma_init_qp_attr(id, &change, &mask), EINVAL);
+	change.qp_state = IBV_QPS_ERR;
+	NO(rdma_init_qp_attr(id, &change, &mask), EINVAL);
+	/* Parameters. */
+	param = (rdma_conn_param){ .private_data = much, .private_data_len = 57 };
+	NO(rdma_connect(id, &param), EINVAL);
+	param = (rdma_conn_param){ .responder_resources = 254 };
+	NO(rdma_connect(id, &param), EINVAL);
+	param = (rdma_conn_param){ .initiator_depth = 254 };
+	NO(rdma_connect(id, &param), EINVAL);
+	/* What is not there. */
+	NO(rdma_set_local_ece(id, &ece), EINVAL);
+	ece.vendor_id = 1;
+	OK(rdma_set_local_ece(id, &ece));
+	OK(rdma_get_remote_ece(id, &ece));
+	IS(ece.vendor_id, 0);
+	NO(rdma_join_multicast(id, at("224.0.0.1", 0), NULL), EOPNOTSUPP);
+	NO(rsocket(AF_INET, SOCK_STREAM, 0), EOPNOTSUPP);
+	end(id);
+	/* The only card. */
+	ibv_context **list = rdma_get_devices(&count);
+
+	CHECK(list && count == 1 && list[0] && !list[1]);
+	rdma_free_devices(list);
+	/* Two listeners, of which one is that of the family. */
+	other = listener(s, RDMA_PS_TCP, CLIENT, PORT);
+	id = make(s, RDMA_PS_TCP, NULL);
+	NO(rdma_bind_addr(id, at("0.0.0.0", PORT)), EADDRINUSE);
+	OK(rdma_destroy_id(id));
+	OK(rdma_destroy_id(other));
+	/* A listener without an address gets a port. */
+	id = make(s, RDMA_PS_TCP, NULL);
+	OK(rdma_listen(id, 0));
+	CHECK(rdma_get_src_port(id) && !id->verbs);
+	OK(rdma_destroy_id(id));
+	meet(s);
+}
+
+/* Ends with requests that nobody has taken. */
+static void pending(struct side *s)
+{
+	rdma_cm_event *got;
+	rdma_cm_id *id[3];
+
+	if (s->server) {
+		rdma_cm_id *listen = listener(s, RDMA_PS_TCP, SERVER, PORT);
+		struct pollfd look = { .fd = s->channel->fd, .events = POLLIN };
+
+		meet(s);
+		CHECK(poll(&look, 1, 1000 * PATIENCE) == 1);
+		meet(s);
+		/* All of them are there, or come while it ends. */
+		OK(rdma_destroy_id(listen));
+		meet(s);
+		CHECK(is_empty(s->channel));
+		/* The program ends with a listener that has a request. */
+		listener(s, RDMA_PS_TCP, SERVER, PORT);
+		meet(s);
+		CHECK(poll(&look, 1, 1000 * PATIENCE) == 1);
+		return;
+	}
+	meet(s);
+	for (int i = 0; i < 3; i++) {
+		rdma_conn_param param = saying("hello");
+
+		param.qp_num = 100 + i;
+		id[i] = resolved(s, RDMA_PS_TCP, SERVER, PORT);
+		OK(rdma_connect(id[i], &param));
+	}
+	meet(s);
+	for (int i = 0; i < 3; i++) {
+		got = event(s->channel, RDMA_CM_EVENT_REJECTED);
+		CHECK(got->status == 28 || got->status == 8);
+		OK(rdma_ack_cm_event(got));
+	}
+	for (int i = 0; i < 3; i++)
+		OK(rdma_destroy_id(id[i]));
+	meet(s);
+	meet(s);
+	rdma_conn_param param = saying("hello");
+
+	param.qp_num = 200;
+	id[0] = resolved(s, RDMA_PS_TCP, SERVER, PORT);
+	OK(rdma_connect(id[0], &param));
+	got = event(s->channel, RDMA_CM_EVENT_REJECTED);
+	OK(rdma_ack_cm_event(got));
+	OK(rdma_destroy_id(id[0]));
+}
+
+/* Queue pairs of the program, which it takes through their states itself. */
+static void attributes(struct side *s)
+{
+	static const int states[] = { IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS };
+	rdma_conn_param param = saying(s->server ? "welcome" : "hello");
+	rdma_cm_id *listen = NULL, *id;
+	rdma_cm_event *got;
+	ibv_cq *cq;
+	ibv_qp *qp;
+	ibv_wc wc;
+	ibv_qp_init_attr init = queues(IBV_QPT_RC);
+	int mask;
+
+	if (s->server) {
+		listen = listener(s, RDMA_PS_TCP, "0.0.0.0", PORT);
+		meet(s);
+		got = event(s->channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+		id = got->id;
+	} else {
+		meet(s);
+		id = resolved(s, RDMA_PS_TCP, SERVER, PORT);
+		got = NULL;
+	}
+	CHECK(cq = ibv_create_cq(id->verbs, 16, NULL, NULL, 0));
+	init.send_cq = init.recv_cq = cq;
+	CHECK(qp = ibv_create_qp(id->pd, &init));
+	param.qp_num = qp->qp_num;
+	if (!s->server) {
+		OK(rdma_connect(id, &param));
+		got = event(s->channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+		begins(got, "welcome");
+	}
+	CHECK(got->param.conn.qp_num);
+	for (int i = 0; i < 3; i++) {
+		ibv_qp_attr attr = { .qp_state = states[i] };
+
+		OK(rdma_init_qp_attr(id, &attr, &mask));
+		OK(ibv_modify_qp(qp, &attr, mask));
+	}
+	OK(rdma_ack_cm_event(got));
+	if (s->server) {
+		OK(rdma_accept(id, &param));
+		/* What comes over the queue pair says the same. */
+		OK(rdma_notify(id, IBV_EVENT_COMM_EST));
+		passes(s->channel, RDMA_CM_EVENT_ESTABLISHED);
+		NO(rdma_notify(id, IBV_EVENT_COMM_EST), EISCONN);
+		NO(rdma_notify(id, IBV_EVENT_QP_FATAL), EINVAL);
+	} else {
+		OK(rdma_establish(id));
+		NO(rdma_establish(id), EINVAL);
+	}
+	meet(s);
+	/* A message without bytes. */
+	ibv_recv_wr take = { 0 }, *bad_take;
+	ibv_send_wr give = { .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+
+	OK(post_recv(qp, &take, &bad_take));
+	meet(s);
+	OK(post_send(qp, &give, &bad));
+	for (int have = 0; have < 2;) {
+		int more = ops(cq).poll_cq(cq, 1, &wc);
+
+		CHECK(more >= 0 && (!more || wc.status == IBV_WC_SUCCESS));
+		have += more;
+	}
+	meet(s);
+	OK(rdma_disconnect(id));
+	passes(s->channel, RDMA_CM_EVENT_DISCONNECTED);
+	meet(s);
+	OK(ibv_destroy_qp(qp));
+	OK(ibv_destroy_cq(cq));
+	OK(rdma_destroy_id(id));
+	if (s->server)
+		OK(rdma_destroy_id(listen));
+}
+
+/* A child has no part in its parent's identifiers. */
+static void forks(struct side *s)
+{
+	rdma_cm_id *listen, *id = connected(s, &listen), *other;
+	rdma_conn_param param = saying("hello");
+	rdma_cm_event *got;
+	int status = -1;
+	pid_t child = fork();
+
+	CHECK(child >= 0);
+	if (!child) {
+		side_name = "child";
+		NO(rdma_disconnect(id), EIO);
+		NO(rdma_connect(id, &param), EIO);
+		NO(rdma_get_cm_event(s->channel, &got), EIO);
+		NO(rdma_create_id(s->channel, &other, NULL, RDMA_PS_TCP), EIO);
+		OK(rdma_destroy_id(id));
+		rdma_destroy_event_channel(s->channel);
+		/* Its own begin anew; the card is the parent's. */
+		CHECK(s->channel = rdma_create_event_channel());
+		other = make(s, RDMA_PS_TCP, NULL);
+		NO(rdma_bind_addr(other, at("0.0.0.0", 0)), EBUSY);
+		OK(rdma_destroy_id(other));
+		rdma_destroy_event_channel(s->channel);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	exchange(s, id);
+	meet(s);
+	if (!s->server)
+		OK(rdma_disconnect(id));
+	passes(s->channel, RDMA_CM_EVENT_DISCONNECTED);
+	end(id);
+	if (s->server)
+		OK(rdma_destroy_id(listen));
+}
+
+/* The client is killed. */
+static void killed(struct side *s)
+{
+	rdma_cm_id *listen, *id = connected(s, &listen);
+	ibv_wc wc;
+	ibv_mr *mr;
+
+	meet(s);
+	if (!s->server)
+		kill(getpid(), SIGKILL);
+	mr = memory(id);
+	receive(id, mr, 0, 64);
+	post(id, mr, IBV_WR_SEND, 0, 64, 0, 0);
+	wc = completion(id->send_cq, id->send_cq_channel);
+	CHECK(wc.status == IBV_WC_RETRY_EXC_ERR || wc.status == IBV_WC_REM_OP_ERR);
+	wc = completion(id->recv_cq, id->recv_cq_channel);
+	IS(wc.status, IBV_WC_WR_FLUSH_ERR);
+	OK(rdma_disconnect(id));
+	/* Nobody answers, and nothing waits for that. */
+	forget(mr);
+	end(id);
+	OK(rdma_destroy_id(listen));
+}
+
+struct blocked {
+	rdma_cm_id *listen;
+	int errno_;
+};
+
+static void *waits(void *argument)
+{
+	struct blocked *b = argument;
+	rdma_cm_id *id;
+
+	CHECK(rdma_get_request(b->listen, &id) == -1);
+	b->errno_ = errno;
+	return NULL;
+}
+
+/* The server of the cards is killed. */
+static void gone(struct side *s)
+{
+	rdma_cm_id *listen, *id = connected(s, &listen);
+	struct blocked b = { 0 };
+	rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP, .ai_flags = RAI_PASSIVE }, *info;
+	rdma_cm_event *got;
+	pthread_t thread;
+	int removed = 0;
+
+	OK(rdma_getaddrinfo("0.0.0.0", "20079", &hints, &info));
+	OK(rdma_create_ep(&b.listen, info, NULL, NULL));
+	rdma_freeaddrinfo(info);
+	OK(rdma_listen(b.listen, 1));
+	CHECK(!pthread_create(&thread, NULL, waits, &b));
+	meet(s);
+	if (s->server) {
+		/* Whoever runs this ends the cards' server now. */
+		printf("ready\n");
+		fflush(stdout);
+	}
+	while (removed < (s->server ? 2 : 1)) {
+		got = event(s->channel, RDMA_CM_EVENT_DEVICE_REMOVAL);
+		IS(got->status, -ENODEV);
+		CHECK(got->id == id || got->id == listen);
+		OK(rdma_ack_cm_event(got));
+		removed++;
+	}
+	CHECK(!pthread_join(thread, NULL));
+	IS(b.errno_, ENODEV);
+	IS(rdma_disconnect(id), -1);
+	CHECK(errno == ENODEV || errno == EIO);
+	NO(rdma_resolve_route(id, TIMEOUT), ENODEV);
+	rdma_destroy_ep(b.listen);
+	end(id);
+	if (s->server)
+		OK(rdma_destroy_id(listen));
+	/* There is no other card. */
+	id = make(s, RDMA_PS_TCP, NULL);
+	NO(rdma_resolve_addr(id, NULL, at(SERVER, PORT), TIMEOUT), ENODEV);
+	OK(rdma_destroy_id(id));
+}
+
+/* There are no cards at all. */
+static void alone(struct side *s)
+{
+	rdma_cm_event *got;
+	rdma_cm_id *id;
+	int count = -1;
+
+	setenv("FERROWIRE_DEVICE", "sim:/nowhere/card.sock", 1);
+	id = make(s, RDMA_PS_TCP, NULL);
+	NO(rdma_resolve_addr(id, NULL, at(SERVER, PORT), TIMEOUT), ENODEV);
+	NO(rdma_bind_addr(id, at("0.0.0.0", PORT)), ENODEV);
+	NO(rdma_listen(id, 1), ENODEV);
+	CHECK(rdma_get_devices(&count) == NULL && count == 0 && errno == ENODEV);
+	CHECK(!fcntl(s->channel->fd, F_SETFL, O_NONBLOCK));
+	NO(rdma_get_cm_event(s->channel, &got), EAGAIN);
+	OK(rdma_destroy_id(id));
+}
+
+/* Receives of a queue that is shared. */
+static void srq(struct side *s)
+{
+	rdma_cm_id *listen = NULL, *id;
+	ibv_srq_init_attr init = { .attr = { .max_wr = 16, .max_sge = 1 } };
+	ibv_qp_init_attr attr = queues(IBV_QPT_RC);
+	rdma_conn_param param = saying(s->server ? "welcome" : "hello");
+	rdma_cm_event *got = NULL;
+
+	if (s->server) {
+		listen = listener(s, RDMA_PS_TCP, SERVER, PORT);
+		meet(s);
+		got = event(s->channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+		id = got->id;
+		OK(rdma_create_srq(id, NULL, &init));
+		CHECK(id->srq);
+		NO(rdma_create_srq(id, NULL, &init), EINVAL);
+		OK(rdma_create_qp(id, NULL, &attr));
+		CHECK(id->qp->srq == id->srq && id->recv_cq->cqe >= 16);
+		ibv_mr *mr = memory(id);
+		ibv_sge sge = { .addr = (uintptr_t)mr->addr, .length = 64, .lkey = mr->lkey };
+		ibv_recv_wr wr = { .wr_id = 5, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+		OK(id->srq->context->ops.post_srq_recv(id->srq, &wr, &bad));
+		OK(rdma_ack_cm_event(got));
+		OK(rdma_accept(id, &param));
+		passes(s->channel, RDMA_CM_EVENT_ESTABLISHED);
+		ibv_wc wc = received(id);
+
+		IS(wc.wr_id, 5);
+		same(mr->addr, 64, 9);
+		meet(s);
+		forget(mr);
+	} else {
+		meet(s);
+		id = resolved(s, RDMA_PS_TCP, SERVER, PORT);
+		ibv_qp_init_attr_ex ex = { .cap = attr.cap, .qp_type = IBV_QPT_RC, .sq_sig_all = 1 };
+
+		OK(rdma_create_qp_ex(id, &ex));
+		CHECK(ex.pd == id->pd && ex.send_cq == id->send_cq);
+		OK(rdma_connect(id, &param));
+		got = event(s->channel, RDMA_CM_EVENT_ESTABLISHED);
+		IS(got->param.conn.srq, 1);
+		OK(rdma_ack_cm_event(got));
+		ibv_mr *mr = memory(id);
+
+		fill(mr->addr, 64, 9);
+		post(id, mr, IBV_WR_SEND, 0, 64, 0, 0);
+		sent(id);
+		meet(s);
+		forget(mr);
+		OK(rdma_disconnect(id));
+	}
+	passes(s->channel, RDMA_CM_EVENT_DISCONNECTED);
+	meet(s);
+	rdma_destroy_qp(id);
+	rdma_destroy_srq(id);
+	CHECK(!id->srq);
+	OK(rdma_destroy_id(id));
+	if (s->server)
+		OK(rdma_destroy_id(listen));
+}
+
+static const struct {
+	const char *name;
+	void (*run)(struct side *);
+	/* The client's end: 0, or the signal that ends it. */
+	int signal;
+} cases[] = {
+	{ "rc", rc, 0 }, { "reject", reject, 0 }, { "endpoints", endpoints, 0 }, { "ud", ud, 0 }, { "events", events, 0 },
+	{ "errors", errors, 0 }, { "pending", pending, 0 }, { "attributes", attributes, 0 }, { "forks", forks, 0 },
+	{ "killed", killed, SIGKILL }, { "gone", gone, 0 }, { "alone", alone, 0 }, { "srq", srq, 0 },
+};
+
+int main(int argc, char **argv)
+{
+	int pair[2], status = -1;
+	struct side side = { 0 };
+
+	side_name = "program";
+	CHECK(argc == 4);
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+	pid_t child = fork();
+	CHECK(child >= 0);
+	side.server = child > 0;
+	side_name = side.server ? "server" : "client";
+	side.peer = pair[side.server ? 0 : 1];
+	close(pair[side.server ? 1 : 0]);
+	setenv("FERROWIRE_DEVICE", argv[side.server ? 2 : 3], 1);
+	CHECK(side.channel = rdma_create_event_channel());
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if (strcmp(cases[i].name, argv[1]))
+			continue;
+		cases[i].run(&side);
+		if (!side.server)
+			return 0;
+		CHECK(waitpid(child, &status, 0) == child);
+		CHECK(cases[i].signal ? WIFSIGNALED(status) && WTERMSIG(status) == cases[i].signal : status == 0);
+		return 0;
+	}
+	fprintf(stderr, "no case %s\n", argv[1]);
+	return 2;
+}
