@@ -172,8 +172,9 @@ mod tests {
         assert_eq!(unsafe { read(ptr::null()) }.unwrap_err().errno, Errno::INVAL);
         let family = |ss_family| sockaddr_storage { ss_family, ..sockaddr_storage::zeroed() };
         for (of, errno) in [(IB, Errno::OPNOTSUPP), (1, Errno::INVAL), (0, Errno::INVAL)] {
+            let address = family(of);
             // SAFETY: it has room for any.
-            assert_eq!(unsafe { read(ptr::addr_of!(family(of)).cast()) }.unwrap_err().errno, errno);
+            assert_eq!(unsafe { read(ptr::addr_of!(address).cast()) }.unwrap_err().errno, errno);
         }
         let mut mapped = storage("[::1]:7".parse().unwrap());
         let words = ["::ffff:10.0.0.1".parse::<Ipv6Addr>().unwrap()];

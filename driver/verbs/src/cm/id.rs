@@ -218,11 +218,6 @@ impl Id {
         }
     }
 
-    /// Whether the service has it.
-    pub fn is_attached(&self) -> bool {
-        self.service().is_some()
-    }
-
     /// The card, if it has an address of one.
     pub fn card(&self) -> Result<&'static Card> {
         self.card.get().copied().ok_or(Failure::invalid(

@@ -15,7 +15,6 @@ use crate::abi::*;
 use crate::card::Card;
 use crate::device::{self, Device};
 use crate::failure::{pointer, Failure, Result};
-use crate::log::say;
 use crate::sys::{at_exit, without_signals};
 
 /// The connection manager of a card. Its service begins with the first identifier that gets an address of the card, and ends with the process.
@@ -183,8 +182,3 @@ pub unsafe extern "C" fn ferrowire_rdma_free_devices(list: *mut *mut ibv_context
 
 const _: cma_functions::rdma_get_devices = ferrowire_rdma_get_devices;
 const _: cma_functions::rdma_free_devices = ferrowire_rdma_free_devices;
-
-/// Says what an identifier asked for that has no effect here.
-pub fn without_effect(call: &str, what: &str) {
-    say!("{call}: {what}");
-}

@@ -9,7 +9,7 @@ use ferrowire_net::rdma::ManagedQp;
 use rustix::io::Errno;
 
 use super::id::{Id, Made};
-use super::{address, failure, zero};
+use super::{address, zero};
 use crate::abi::*;
 use crate::card::Card;
 use crate::context::Backend;
@@ -41,10 +41,10 @@ impl ManagedQp for Managed<'_> {
         let mut new = attributes.clone();
         let (own, label) = (self.0.number(), attributes.av.map_or(0, |way| way.flow_label));
         // As `ibv_modify_qp` chooses it.
-        new.sport = match (attributes.dest_qpn, attributes.qkey) {
-            (Some(peer), _) => Some(source_port(label, own, peer)),
-            (None, _) if to == QpState::Rts && self.is_datagram() => Some(source_port(0, own, 1)),
-            _ => attributes.sport,
+        new.sport = match attributes.dest_qpn {
+            Some(peer) => Some(source_port(label, own, peer)),
+            None if to == QpState::Rts && self.is_datagram() => Some(source_port(0, own, 1)),
+            None => attributes.sport,
         };
         let card = match self.0.context().backend {
             Backend::Card(card) => Some(card),

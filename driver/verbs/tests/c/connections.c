@@ -465,9 +465,12 @@ static void endpoints(struct side *s)
 		IS(id->event->event, RDMA_CM_EVENT_ESTABLISHED);
 	}
 	exchange(s, id);
-	if (s->server)
+	if (s->server) {
 		/* The client disconnects; the event says so. */
-		OK(rdma_get_cm_event(id->channel, &got)), IS(got->event, RDMA_CM_EVENT_DISCONNECTED), OK(rdma_ack_cm_event(got));
+		OK(rdma_get_cm_event(id->channel, &got));
+		IS(got->event, RDMA_CM_EVENT_DISCONNECTED);
+		OK(rdma_ack_cm_event(got));
+	}
 	OK(rdma_disconnect(id));
 	OK(rdma_disconnect(id));
 	meet(s);
