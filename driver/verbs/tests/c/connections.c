@@ -483,6 +483,8 @@ static void endpoints(struct side *s)
 		meet(s);
 		rdma_destroy_ep(listen);
 	} else {
+		/* The first one has left its queues there. */
+		attr = queues(IBV_QPT_RC);
 		OK(rdma_create_ep(&id, info, NULL, &attr));
 		NO(rdma_connect(id, &param), ECONNREFUSED);
 		IS(id->event->event, RDMA_CM_EVENT_REJECTED);
@@ -596,8 +598,11 @@ static void events(struct side *s)
 	int flags, set;
 
 	if (s->server) {
+		/* Its card answers. */
+		id = listener(s, RDMA_PS_TCP, SERVER, PORT);
 		meet(s);
 		meet(s);
+		OK(rdma_destroy_id(id));
 		return;
 	}
 	meet(s);
@@ -812,10 +817,34 @@ static void pending(struct side *s)
 		OK(rdma_destroy_id(listen));
 		meet(s);
 		CHECK(is_empty(s->channel));
-		/* The program ends with a listener that has a request. */
-		listener(s, RDMA_PS_TCP, SERVER, PORT);
 		meet(s);
-		CHECK(poll(&look, 1, 1000 * PATIENCE) == 1);
+		/* The client ends with a listener that has a request, and with a connection. */
+		rdma_conn_param param = saying("hello");
+
+		for (int i = 0; i < 2; i++) {
+			param.qp_num = 200 + i;
+			id[i] = make(s, RDMA_PS_TCP, NULL);
+			OK(rdma_resolve_addr(id[i], NULL, at(CLIENT, PORT), TIMEOUT));
+			passes(s->channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+			OK(rdma_resolve_route(id[i], TIMEOUT));
+			passes(s->channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
+			OK(rdma_connect(id[i], &param));
+			if (i == 0) {
+				got = event(s->channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+				OK(rdma_ack_cm_event(got));
+				OK(rdma_establish(id[0]));
+			}
+		}
+		for (int i = 0; i < 2; i++) {
+			OK(rdma_get_cm_event(s->channel, &got));
+			if (got->id == id[0])
+				IS(got->event, RDMA_CM_EVENT_DISCONNECTED);
+			else
+				IS(got->event, RDMA_CM_EVENT_REJECTED);
+			OK(rdma_ack_cm_event(got));
+		}
+		OK(rdma_destroy_id(id[0]));
+		OK(rdma_destroy_id(id[1]));
 		return;
 	}
 	meet(s);
@@ -835,15 +864,16 @@ static void pending(struct side *s)
 	for (int i = 0; i < 3; i++)
 		OK(rdma_destroy_id(id[i]));
 	meet(s);
-	meet(s);
-	rdma_conn_param param = saying("hello");
+	struct pollfd look = { .fd = s->channel->fd, .events = POLLIN };
+	rdma_conn_param param = { .qp_num = 300 };
 
-	param.qp_num = 200;
-	id[0] = resolved(s, RDMA_PS_TCP, SERVER, PORT);
-	OK(rdma_connect(id[0], &param));
-	got = event(s->channel, RDMA_CM_EVENT_REJECTED);
+	listener(s, RDMA_PS_TCP, CLIENT, PORT);
+	meet(s);
+	got = event(s->channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+	OK(rdma_accept(got->id, &param));
 	OK(rdma_ack_cm_event(got));
-	OK(rdma_destroy_id(id[0]));
+	passes(s->channel, RDMA_CM_EVENT_ESTABLISHED);
+	CHECK(poll(&look, 1, 1000 * PATIENCE) == 1);
 }
 
 /* Queue pairs of the program, which it takes through their states itself. */
