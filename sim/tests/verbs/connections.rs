@@ -34,6 +34,16 @@ fn receives_of_a_connection_come_from_a_shared_queue() {
 }
 
 #[test]
+fn both_ends_of_a_connection_are_in_one_process() {
+    run("loopback");
+}
+
+#[test]
+fn threads_connect_and_accept_at_the_same_time() {
+    run("threads");
+}
+
+#[test]
 fn a_channel_works_without_blocking_with_epoll_and_for_identifiers_that_migrate() {
     run("events");
 }

@@ -108,7 +108,7 @@ unsafe fn ask(
         return Err(Refusal::Names(result));
     }
     // SAFETY: the list has one at least, and lives until it is freed.
-    let copied = unsafe {
+    unsafe {
         // A family that is liked comes first.
         let mut one = found;
         while !one.is_null() && family != 0 && (*one).ai_family != family {
@@ -125,8 +125,7 @@ unsafe fn ask(
         });
         sys::freeaddrinfo(found);
         copied
-    };
-    copied
+    }
 }
 
 /// # Safety

@@ -38,7 +38,7 @@ impl ManagedQp for Managed<'_> {
     }
 
     fn modify(&mut self, to: QpState, attributes: &QpAttributes) -> ferrowire::Result<()> {
-        let mut new = attributes.clone();
+        let mut new = *attributes;
         let (own, label) = (self.0.number(), attributes.av.map_or(0, |way| way.flow_label));
         // As `ibv_modify_qp` chooses it.
         new.sport = match attributes.dest_qpn {

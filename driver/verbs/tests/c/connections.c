@@ -1152,6 +1152,149 @@ static void srq(struct side *s)
 		OK(rdma_destroy_id(listen));
 }
 
+/* Both ends of a connection in one process, on one card. */
+static void loopback(struct side *s)
+{
+	rdma_cm_id *listen, *one, *other = NULL;
+	rdma_conn_param param = saying("hello");
+	ibv_qp_init_attr attr = queues(IBV_QPT_RC);
+	rdma_cm_event *got;
+	ibv_mr *mr[2];
+	int established = 0, disconnected = 0;
+
+	if (s->server) {
+		meet(s);
+		return;
+	}
+	listen = listener(s, RDMA_PS_TCP, "0.0.0.0", PORT);
+	one = make(s, RDMA_PS_TCP, NULL);
+	OK(rdma_resolve_addr(one, NULL, at("127.0.0.1", PORT), TIMEOUT));
+	passes(s->channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+	CHECK(is_at(&one->route.addr.src, CLIENT) && is_at(&one->route.addr.dst, CLIENT));
+	OK(rdma_resolve_route(one, TIMEOUT));
+	passes(s->channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	OK(rdma_create_qp(one, NULL, &attr));
+	OK(rdma_connect(one, &param));
+	got = event(s->channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+	other = got->id;
+	attr = queues(IBV_QPT_RC);
+	OK(rdma_create_qp(other, NULL, &attr));
+	OK(rdma_accept(other, &param));
+	OK(rdma_ack_cm_event(got));
+	while (established < 2) {
+		got = event(s->channel, RDMA_CM_EVENT_ESTABLISHED);
+		CHECK(got->id == one || got->id == other);
+		OK(rdma_ack_cm_event(got));
+		established++;
+	}
+	mr[0] = memory(one);
+	mr[1] = memory(other);
+	receive(other, mr[1], 0, 1024);
+	fill(mr[0]->addr, 1024, 1);
+	post(one, mr[0], IBV_WR_SEND, 0, 1024, 0, 0);
+	sent(one);
+	received(other);
+	same(mr[1]->addr, 1024, 1);
+	OK(rdma_disconnect(one));
+	while (disconnected < 2) {
+		got = event(s->channel, RDMA_CM_EVENT_DISCONNECTED);
+		CHECK(got->id == one || got->id == other);
+		OK(rdma_ack_cm_event(got));
+		disconnected++;
+	}
+	forget(mr[0]);
+	forget(mr[1]);
+	end(one);
+	end(other);
+	OK(rdma_destroy_id(listen));
+	meet(s);
+}
+
+/* Threads connect at the same time, each with identifiers of its own; the server's accept in any order. */
+#define THREADS 4
+#define ROUNDS 10
+
+static void *asks(void *argument)
+{
+	rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *info;
+
+	(void)argument;
+	OK(rdma_getaddrinfo(SERVER, "7174", &hints, &info));
+	for (int i = 0; i < ROUNDS; i++) {
+		ibv_qp_init_attr attr = queues(IBV_QPT_RC);
+		rdma_conn_param param = saying("hello");
+		rdma_cm_id *id;
+
+		OK(rdma_create_ep(&id, info, NULL, &attr));
+		OK(rdma_connect(id, &param));
+		ibv_mr *mr = memory(id);
+
+		receive(id, mr, 512, 512);
+		fill(mr->addr, 512, i);
+		post(id, mr, IBV_WR_SEND, 0, 512, 0, 0);
+		sent(id);
+		received(id);
+		same((unsigned char *)mr->addr + 512, 512, i);
+		OK(rdma_disconnect(id));
+		forget(mr);
+		rdma_destroy_ep(id);
+	}
+	rdma_freeaddrinfo(info);
+	return NULL;
+}
+
+static void *answers(void *argument)
+{
+	rdma_cm_id *id = argument;
+	ibv_mr *mr = memory(id);
+	rdma_conn_param param = saying("welcome");
+
+	receive(id, mr, 0, 512);
+	OK(rdma_accept(id, &param));
+	received(id);
+	post(id, mr, IBV_WR_SEND, 0, 512, 0, 0);
+	sent(id);
+	/* The client ends it. */
+	rdma_cm_event *got = event(id->channel, RDMA_CM_EVENT_DISCONNECTED);
+
+	OK(rdma_ack_cm_event(got));
+	OK(rdma_disconnect(id));
+	forget(mr);
+	rdma_destroy_ep(id);
+	return NULL;
+}
+
+static void threads(struct side *s)
+{
+	pthread_t all[THREADS * ROUNDS];
+	int count = s->server ? THREADS * ROUNDS : THREADS;
+	rdma_cm_id *listen = NULL, *id;
+
+	if (s->server) {
+		rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP, .ai_flags = RAI_PASSIVE }, *info;
+		ibv_qp_init_attr attr = queues(IBV_QPT_RC);
+
+		OK(rdma_getaddrinfo(NULL, "7174", &hints, &info));
+		OK(rdma_create_ep(&listen, info, NULL, &attr));
+		rdma_freeaddrinfo(info);
+		OK(rdma_listen(listen, 0));
+	}
+	meet(s);
+	for (int i = 0; i < count; i++) {
+		if (s->server) {
+			OK(rdma_get_request(listen, &id));
+			CHECK(!pthread_create(&all[i], NULL, answers, id));
+		} else {
+			CHECK(!pthread_create(&all[i], NULL, asks, NULL));
+		}
+	}
+	for (int i = 0; i < count; i++)
+		CHECK(!pthread_join(all[i], NULL));
+	meet(s);
+	if (s->server)
+		rdma_destroy_ep(listen);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(struct side *);
@@ -1161,6 +1304,7 @@ static const struct {
 	{ "rc", rc, 0 }, { "reject", reject, 0 }, { "endpoints", endpoints, 0 }, { "ud", ud, 0 }, { "events", events, 0 },
 	{ "errors", errors, 0 }, { "pending", pending, 0 }, { "attributes", attributes, 0 }, { "forks", forks, 0 },
 	{ "killed", killed, SIGKILL }, { "gone", gone, 0 }, { "alone", alone, 0 }, { "srq", srq, 0 },
+	{ "loopback", loopback, 0 }, { "threads", threads, 0 },
 };
 
 int main(int argc, char **argv)
