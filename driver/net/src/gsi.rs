@@ -16,8 +16,11 @@ use crate::mad;
 
 const QP1: &str = "queue pair QP1";
 
-/// Messages that wait in memory each way.
+/// Messages that wait in memory to be sent.
 const PLACES: u32 = 64;
+
+/// Messages that wait in memory to be read: as many as come at once if a program has hundreds of connections. Others are lost, and sent again a second later.
+const RECEIVES: u32 = 256;
 
 /// Bytes that a datagram has before its own (IBTA 11.4.1.2).
 const GRH: usize = 40;
@@ -114,22 +117,25 @@ impl Qp1 {
         events: Option<&EventQueue>,
     ) -> ferrowire::Result<Self> {
         let sends = context.create_cq(PLACES)?;
+        let can = context.capabilities();
+        let waiting = RECEIVES.min(1 << can.max_rq_log2.min(can.max_cq_log2).min(30));
         let receives = match events {
-            Some(events) => context.create_cq_with_events(PLACES, events)?,
-            None => context.create_cq(PLACES)?,
+            Some(events) => context.create_cq_with_events(waiting, events)?,
+            None => context.create_cq(waiting)?,
         };
         let mut attr = QpInitAttr::ud(&sends, &receives);
         (attr.gsi, attr.sq_sig_all) = (true, true);
-        (attr.max_send_wr, attr.max_recv_wr) = (PLACES, PLACES);
+        (attr.max_send_wr, attr.max_recv_wr) = (PLACES, waiting);
         let init = InitAttributes::new().pkey(0xffff).qkey(GSI_QKEY);
         let mut qp = pd.create_qp(&attr)?.init(init)?;
-        let region = |access| {
-            let memory = context.alloc(PLACES as usize * PLACE, 4096)?;
+        let region = |places: u32, access| {
+            let memory = context.alloc(places as usize * PLACE, 4096)?;
             pd.register(&memory, access, PageSize::Size4K)
         };
-        let (inbox, outbox) = (region(AccessFlags::LOCAL_WRITE)?, region(AccessFlags::LOCAL_READ)?);
+        let inbox = region(waiting, AccessFlags::LOCAL_WRITE)?;
+        let outbox = region(PLACES, AccessFlags::LOCAL_READ)?;
         let mut batch = qp.start_post_recv();
-        for place in 0..PLACES as usize {
+        for place in 0..waiting as usize {
             batch.post(&RecvWr::new(place as u64, &[inbox.sge(place * PLACE, (GRH + mad::BYTES) as u32)]))?;
         }
         batch.ring()?;
