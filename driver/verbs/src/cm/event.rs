@@ -4,6 +4,7 @@
 use core::ffi::{c_char, c_int, CStr};
 use std::ptr;
 
+use ferrowire_net::mad::RejectReason;
 use ferrowire_net::rdma::{self, EventKind, Param};
 use rustix::io::Errno;
 
@@ -90,6 +91,9 @@ fn hand_on(mut told: rdma::Event) -> Option<*mut rdma_cm_event> {
         Managed(qp).give_up();
     }
     id.note(told.kind());
+    if told.status() != 0 {
+        say!("{}: {}", name(told.kind() as rdma_cm_event_type).to_string_lossy(), why(&told, id));
+    }
     let base = rdma_cm_event {
         id: id.pointer(),
         listen_id: listener.map_or(ptr::null_mut(), Id::pointer),
@@ -98,6 +102,22 @@ fn hand_on(mut told: rdma::Event) -> Option<*mut rdma_cm_event> {
         param: param(id, told.param()),
     };
     Some(Box::new(Event { base: Raw::new(base), told, process: Process::this() }).give())
+}
+
+/// What the status of an event means, for the log.
+fn why(told: &rdma::Event, id: &Id) -> String {
+    let reason = match (told.kind(), told.status()) {
+        (_, status) if status < 0 => {
+            let number = Errno::from_raw_os_error(-status);
+            std::io::Error::from(number).to_string()
+        }
+        (EventKind::Rejected, status) => RejectReason::from(status as u16).to_string(),
+        (_, status) => format!("status {status} of SIDR"),
+    };
+    match id.with(|id| Ok(id.remote())) {
+        Ok(Some(remote)) => format!("{remote}: {reason}"),
+        _ => reason,
+    }
 }
 
 /// The parameters of an event. The bytes stay where they are as long as the event lives.

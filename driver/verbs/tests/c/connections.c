@@ -5,6 +5,7 @@
  * wrong says where and ends with 1. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -364,12 +365,40 @@ static rdma_cm_id *connected(struct side *s, rdma_cm_id **listen)
 	return id;
 }
 
+/* Threads of the library leave the program's signals to the program's threads. */
+static void quiet(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *task;
+	int found = 0;
+
+	CHECK(tasks);
+	while ((task = readdir(tasks))) {
+		char path[300], line[256];
+		unsigned long long blocked = 0;
+		FILE *file;
+
+		if (task->d_name[0] == '.' || atoi(task->d_name) == getpid())
+			continue;
+		snprintf(path, sizeof(path), "/proc/self/task/%s/status", task->d_name);
+		CHECK(file = fopen(path, "r"));
+		while (fgets(line, sizeof(line), file))
+			sscanf(line, "SigBlk: %llx", &blocked);
+		fclose(file);
+		CHECK(blocked & 1 << (SIGTERM - 1) && blocked & 1 << (SIGINT - 1));
+		found++;
+	}
+	closedir(tasks);
+	CHECK(found >= 2);
+}
+
 static void rc(struct side *s)
 {
 	ibv_qp_attr attr;
 	ibv_qp_init_attr init;
 	rdma_cm_id *listen, *id = connected(s, &listen);
 
+	quiet();
 	OK(ibv_query_qp(id->qp, &attr, IBV_QP_STATE, &init));
 	IS(attr.qp_state, IBV_QPS_RTS);
 	IS(attr.max_rd_atomic, 2);
@@ -781,10 +810,20 @@ static void errors(struct side *s)
 	NO(rdma_join_multicast(id, at("224.0.0.1", 0), NULL), EOPNOTSUPP);
 	NO(rsocket(AF_INET, SOCK_STREAM, 0), EOPNOTSUPP);
 	end(id);
-	/* The only card. */
+	/* The connection manager has the queue pair of raw packets. */
 	ibv_context **list = rdma_get_devices(&count);
 
 	CHECK(list && count == 1 && list[0] && !list[1]);
+	ibv_pd *pd = ibv_alloc_pd(list[0]);
+	ibv_cq *cq = ibv_create_cq(list[0], 4, NULL, NULL, 0);
+
+	CHECK(pd && cq);
+	attr = queues(IBV_QPT_RAW_PACKET);
+	attr.send_cq = attr.recv_cq = cq;
+	errno = 0;
+	CHECK(ibv_create_qp(pd, &attr) == NULL && errno == EBUSY);
+	OK(ibv_destroy_cq(cq));
+	OK(ibv_dealloc_pd(pd));
 	rdma_free_devices(list);
 	/* Two listeners, of which one is that of the family. */
 	other = listener(s, RDMA_PS_TCP, CLIENT, PORT);
@@ -1153,7 +1192,7 @@ static void srq(struct side *s)
 }
 
 /* Both ends of a connection in one process, on one card. */
-static void loopback(struct side *s)
+static void loop(struct side *s, rdma_port_space space)
 {
 	rdma_cm_id *listen, *one, *other = NULL;
 	rdma_conn_param param = saying("hello");
@@ -1162,12 +1201,8 @@ static void loopback(struct side *s)
 	ibv_mr *mr[2];
 	int established = 0, disconnected = 0;
 
-	if (s->server) {
-		meet(s);
-		return;
-	}
-	listen = listener(s, RDMA_PS_TCP, "0.0.0.0", PORT);
-	one = make(s, RDMA_PS_TCP, NULL);
+	listen = listener(s, space, "0.0.0.0", PORT);
+	one = make(s, space, NULL);
 	OK(rdma_resolve_addr(one, NULL, at("127.0.0.1", PORT), TIMEOUT));
 	passes(s->channel, RDMA_CM_EVENT_ADDR_RESOLVED);
 	CHECK(is_at(&one->route.addr.src, CLIENT) && is_at(&one->route.addr.dst, CLIENT));
@@ -1207,6 +1242,14 @@ static void loopback(struct side *s)
 	end(one);
 	end(other);
 	OK(rdma_destroy_id(listen));
+}
+
+static void loopback(struct side *s)
+{
+	if (!s->server) {
+		loop(s, RDMA_PS_TCP);
+		loop(s, RDMA_PS_IB);
+	}
 	meet(s);
 }
 
