@@ -206,7 +206,7 @@ impl Service {
     pub fn remove(&self, cause: &str) {
         self.owner.stop.store(true, Ordering::Release);
         let source = std::io::Error::other(cause.to_string());
-        self.owner.shared.fail(&Error::System { operation: "reach the card", source });
+        self.owner.shared.fail(Error::System { operation: "reach the card", source }.to_string());
         self.owner.shared.wake();
     }
 

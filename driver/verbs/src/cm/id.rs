@@ -87,11 +87,6 @@ pub fn port_space(ps: rdma_port_space) -> Result<PortSpace> {
 }
 
 impl Id {
-    /// The pointer that programs have.
-    pub fn pointer(&self) -> *mut rdma_cm_id {
-        self.base.get()
-    }
-
     /// What the program sees, as it is now.
     pub fn seen(&self) -> rdma_cm_id {
         // SAFETY: the memory is valid; programs do not change it while they call.
