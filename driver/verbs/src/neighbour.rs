@@ -8,6 +8,7 @@
 //! answers peers, if it has the feature `neighbour_responder`, or the program does.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub struct Neighbours {
     own: Vec<IpAddr>,
     /// Read by threads that use it, each as long as it does.
     stack: RwLock<Stack>,
+    /// The connection manager has it, too.
+    kept: AtomicBool,
 }
 
 enum Stack {
@@ -58,6 +61,7 @@ impl Neighbours {
             mac,
             own: own.to_vec(),
             stack: RwLock::new(Stack::Lent),
+            kept: AtomicBool::new(false),
         };
         *new.alone() = new.start();
         new
@@ -135,10 +139,18 @@ impl Neighbours {
         }
     }
 
-    /// The IP stack, for the connection manager.
+    /// The IP stack, for the connection manager: the raw Ethernet queue pair is not lent any more.
+    ///
+    /// # Errors
+    /// The program has that queue pair, or there is none.
     pub fn net(&self) -> Result<Net> {
-        match &*self.stack() {
-            Stack::Running(net) => Ok(net.clone()),
+        let stack = self.stack();
+        match &*stack {
+            Stack::Running(net) => {
+                // Under the lock, so that it is not lent meanwhile.
+                self.kept.store(true, Ordering::Relaxed);
+                Ok(net.clone())
+            }
             Stack::Lent => Err(Failure::new(
                 Errno::BUSY,
                 "the program has the raw Ethernet queue pair, over which neighbours are asked; destroy it first",
@@ -156,6 +168,10 @@ impl Neighbours {
     pub fn lend<T>(&self, make: impl FnOnce() -> Result<T>) -> Result<T> {
         // Threads that ask for a neighbour have it until they are answered, or their time is over.
         let mut stack = self.alone();
+        if self.kept.load(Ordering::Relaxed) {
+            let why = "the connection manager of this process has the card's raw Ethernet queue pair";
+            return Err(Failure::new(Errno::BUSY, why));
+        }
         if matches!(*stack, Stack::Lent) {
             let why = "the card has one raw Ethernet queue pair, and the program has made it already";
             return Err(Failure::new(Errno::BUSY, why));

@@ -229,11 +229,6 @@ impl Qp {
             None => pd.domain().create_qp(&wanted),
         };
         let queue = match wanted.service {
-            // The card has one.
-            Service::Raw if card.cm.is_used() => {
-                let why = "the connection manager of this process has the card's raw Ethernet queue pair";
-                return Err(Failure::new(Errno::BUSY, why));
-            }
             Service::Raw => card.neighbours.lend(|| {
                 let queue = make()?.untyped();
                 card.context.set_raw_filter(&ferrowire::RawFilter::port())?;

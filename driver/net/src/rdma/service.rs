@@ -205,8 +205,7 @@ impl Service {
     /// The card is gone, as the caller knows: every identifier gets the event `DeviceRemoval`, and the thread ends.
     pub fn remove(&self, cause: &str) {
         self.owner.stop.store(true, Ordering::Release);
-        let source = std::io::Error::other(cause.to_string());
-        self.owner.shared.fail(Error::System { operation: "reach the card", source }.to_string());
+        self.owner.shared.fail(cause.to_string());
         self.owner.shared.wake();
     }
 

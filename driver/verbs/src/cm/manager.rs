@@ -70,11 +70,6 @@ impl Manager {
         self.open.get().ok_or(Failure::invalid("the card has no identifiers yet"))
     }
 
-    /// Whether the card's raw Ethernet queue pair is the connection manager's until the process ends.
-    pub fn is_used(&self) -> bool {
-        self.open.get().is_some()
-    }
-
     /// An event has come that may be of a message or of a frame.
     pub fn wake(&self) {
         if let Some(open) = self.open.get() {
