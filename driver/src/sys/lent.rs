@@ -173,6 +173,32 @@ mod tests {
     }
 
     #[test]
+    fn memory_of_a_process_that_has_ended_is_refused() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let folder = format!("/proc/{}", child.id());
+        // Its stack is there as soon as it has begun.
+        let stack = loop {
+            let maps = std::fs::read_to_string(format!("{folder}/maps")).unwrap();
+            let line = maps.lines().find(|line| line.ends_with("[stack]"));
+            if let Some(range) = line.and_then(|line| line.split_once(' ')).map(|(range, _)| range) {
+                let (start, end) = range.split_once('-').unwrap();
+                break [start, end].map(|text| u64::from_str_radix(text, 16).unwrap());
+            }
+        };
+        let Ok(file) = std::fs::File::options().read(true).write(true).open(format!("{folder}/mem")) else {
+            println!("this system gives nobody the memory of a child: not tested");
+            child.kill().unwrap();
+            return;
+        };
+        let lent = LentMemory::of_file(Arc::new(file.into()), stack[0], stack[1] - stack[0], true).unwrap();
+        let (at, mut word) = (stack[1] - stack[0] - 16, [0; 8]);
+        assert!(lent.read(at, &mut word));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!lent.read(at, &mut word) && !lent.write(at, &word));
+    }
+
+    #[test]
     fn memory_lent_for_reading_is_not_written() {
         let memory = HostMemory::zeroed(64, 8).unwrap();
         for file in [own(false), own(true)] {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ferrowire::{Bus, BusError, DmaBuffer, DmaMapping, HostMemory};
 
 use super::card::Card;
+use super::fabric::FIRST_MAC;
 use crate::model::network::{Counts, Faults, Network};
 use crate::model::Instant;
 
@@ -48,8 +49,7 @@ impl EngineWorld {
 
     /// So many cards on a wire that loses, doubles, delays or spoils frames, as the seed says.
     pub fn with_faults(cards: usize, faults: Faults, seed: u64) -> Self {
-        const FIRST: u64 = 0x02fe_0000_0001;
-        let cards = (FIRST..).take(cards).map(Card::new).collect();
+        let cards = (FIRST_MAC..).take(cards).map(Card::new).collect();
         Self(Arc::new(Mutex::new(Network::new(cards, faults, seed))))
     }
 

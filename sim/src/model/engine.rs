@@ -20,6 +20,7 @@ use super::cq::{Added, Cq};
 use super::keys::Keys;
 use super::memory::Memory;
 use super::qp::{Qp, QpAttr, QpStatus};
+use super::qps::Qps;
 use super::raw::{self, RawFilter};
 use super::srq::Srq;
 use super::types::{AddressVector, Completion, Error, Instant, RecvWr, SendWr, MAX_SGES};
@@ -161,7 +162,7 @@ impl Node {
 #[derive(Debug)]
 pub struct Engine {
     pub(super) node: Node,
-    pub(super) qps: BTreeMap<u32, Qp>,
+    pub(super) qps: Qps,
     /// Frames that belong to no queue: congestion notifications.
     out: VecDeque<Vec<u8>>,
     /// The queue pair that sent last: the next one has its turn.
@@ -194,7 +195,7 @@ impl Engine {
                 ready: BTreeSet::new(),
                 overrun: Vec::new(),
             },
-            qps: BTreeMap::new(),
+            qps: Qps::default(),
             out: VecDeque::new(),
             turn: 0,
             rng: SmallRng::seed_from_u64(config.seed),
@@ -249,8 +250,7 @@ impl Engine {
     /// # Errors
     /// `Unknown`, `Transition`, `BadAttribute`.
     pub fn modify_qp(&mut self, qpn: u32, attr: &QpAttr) -> Result<(), Error> {
-        let qp = self.qps.get_mut(&qpn).ok_or(unknown("qp", qpn))?;
-        let done = qp.modify(&mut self.node, attr);
+        let done = self.qps.with(qpn, |qp| qp.modify(&mut self.node, attr)).ok_or(unknown("qp", qpn))?;
         self.settle();
         done
     }
@@ -260,7 +260,7 @@ impl Engine {
     /// # Errors
     /// `Unknown`.
     pub fn destroy_qp(&mut self, qpn: u32) -> Result<(), Error> {
-        let qp = self.qps.remove(&qpn).ok_or(unknown("qp", qpn))?;
+        let qp = self.qps.remove(qpn).ok_or(unknown("qp", qpn))?;
         for cq in [qp.send_cq, qp.recv_cq] {
             if let Some(cq) = self.node.cqs.get_mut(&cq) {
                 cq.forget(qpn);
@@ -275,8 +275,7 @@ impl Engine {
     /// # Errors
     /// `Unknown`.
     pub fn surrender(&mut self, qpn: u32) -> Result<(), Error> {
-        let qp = self.qps.get_mut(&qpn).ok_or(unknown("qp", qpn))?;
-        qp.surrender(&mut self.node);
+        self.qps.with(qpn, |qp| qp.surrender(&mut self.node)).ok_or(unknown("qp", qpn))?;
         self.settle();
         Ok(())
     }
@@ -286,24 +285,27 @@ impl Engine {
     /// # Errors
     /// `Unknown`.
     pub fn fail_qp(&mut self, qpn: u32, cause: LocalCause) -> Result<(), Error> {
-        let qp = self.qps.get_mut(&qpn).ok_or(unknown("qp", qpn))?;
-        if !matches!(qp.state, QpState::Reset | QpState::Err) {
-            self.node.event_for(EventKind::QpFatal, qpn, cause as u8);
-            qp.responder.forget_answers();
-            qp.enter_error(&mut self.node);
-        }
+        let node = &mut self.node;
+        let fail = |qp: &mut Qp| {
+            if !matches!(qp.state, QpState::Reset | QpState::Err) {
+                node.event_for(EventKind::QpFatal, qpn, cause as u8);
+                qp.responder.forget_answers();
+                qp.enter_error(node);
+            }
+        };
+        self.qps.with(qpn, fail).ok_or(unknown("qp", qpn))?;
         self.settle();
         Ok(())
     }
 
     /// How far a queue pair is.
     pub fn status(&self, qpn: u32) -> Option<QpStatus> {
-        self.qps.get(&qpn).map(Qp::status)
+        self.qps.get(qpn).map(Qp::status)
     }
 
     /// The state of a queue pair.
     pub fn state(&self, qpn: u32) -> Option<QpState> {
-        self.qps.get(&qpn).map(|qp| qp.state)
+        self.qps.get(qpn).map(|qp| qp.state)
     }
 
     /// Posts a send. What is wrong with the request itself is told by its completion.
@@ -311,8 +313,7 @@ impl Engine {
     /// # Errors
     /// `Unknown`; `State` in RESET, INIT and RTR; `Full`.
     pub fn post_send(&mut self, qpn: u32, wr: SendWr) -> Result<(), Error> {
-        let qp = self.qps.get_mut(&qpn).ok_or(unknown("qp", qpn))?;
-        let done = qp.post_send(&mut self.node, wr);
+        let done = self.qps.with(qpn, |qp| qp.post_send(&mut self.node, wr)).ok_or(unknown("qp", qpn))?;
         self.settle();
         done
     }
@@ -322,8 +323,7 @@ impl Engine {
     /// # Errors
     /// `Unknown`; `State` in RESET; `Full`; `HasSrq`; `TooManySges`.
     pub fn post_recv(&mut self, qpn: u32, wr: RecvWr) -> Result<(), Error> {
-        let qp = self.qps.get_mut(&qpn).ok_or(unknown("qp", qpn))?;
-        let done = qp.post_recv(&mut self.node, wr);
+        let done = self.qps.with(qpn, |qp| qp.post_recv(&mut self.node, wr)).ok_or(unknown("qp", qpn))?;
         self.settle();
         done
     }
@@ -406,9 +406,11 @@ impl Engine {
             Err(error) => {
                 raw::admit(&self.node, bytes, &error)?;
                 self.node.counters.note(TrafficCounter::RxRaw, 1);
-                let qp = self.qps.get_mut(&RAW_QPN).ok_or(DropReason::NoQp)?;
-                let taken = qp.state.responds();
-                return if taken { qp.raw_frame(&mut self.node, bytes) } else { Err(DropReason::QpState) };
+                let take = |qp: &mut Qp| match qp.state.responds() {
+                    true => qp.raw_frame(&mut self.node, bytes),
+                    false => Err(DropReason::QpState),
+                };
+                return self.qps.with(RAW_QPN, take).ok_or(DropReason::NoQp)?;
             }
         };
         self.node.counters.note(TrafficCounter::RxRoce, 1);
@@ -417,42 +419,15 @@ impl Engine {
         if frame.payload.len() > PathMtu::B4096.bytes() {
             return Err(DropReason::Malformed);
         }
-        let qp = self.qps.get_mut(&frame.bth.destqp).ok_or(DropReason::NoQp)?;
-        if opcode.service() != Service::Cnp && opcode.service() != qp.service {
-            return Err(DropReason::Service);
-        }
-        // Answers are for requesters, requests for responders (IBTA 10.3.1).
-        let taken = match opcode {
-            Opcode::Cnp => qp.state.responds() && qp.service != Service::Ud,
-            _ if opcode.is_request() => qp.state.responds(),
-            _ => qp.state.takes_responses(),
-        };
-        if !taken {
-            return Err(DropReason::QpState);
-        }
-        qp.check_packet(&self.node, &frame)?;
-        if frame.ip.ecn() == ipv4::ECN_CE && opcode != Opcode::Cnp && qp.service != Service::Ud {
-            self.node.counters.count(HwCounter::NpEcnMarkedRocePackets);
-            if let Some(cnp) = qp.congested(&self.node, now) {
-                self.node.counters.count(HwCounter::NpCnpSent);
-                self.out.push_back(cnp);
-            }
-        }
-        let node = &mut self.node;
-        match (qp.service, opcode) {
-            (_, Opcode::Cnp) => qp.notified(node, now),
-            (Service::Rc, _) if opcode.is_request() => qp.rc_request(node, &frame, opcode),
-            (Service::Rc, _) => qp.rc_response(node, now, &frame, opcode),
-            (Service::Uc, _) => qp.uc_request(node, &frame, opcode),
-            _ => qp.ud_request(node, &frame)?,
-        }
-        Ok(())
+        let Self { qps, node, out, .. } = self;
+        let take = |qp: &mut Qp| take_packet(node, qp, now, &frame, opcode, out);
+        qps.with(frame.bth.destqp, take).ok_or(DropReason::NoQp)?
     }
 
     /// Lets the deadlines pass that are due.
     pub fn handle_timeout(&mut self, now: Instant) {
-        for qp in self.qps.values_mut() {
-            qp.handle_timeout(&mut self.node, now);
+        for qpn in self.qps.due(now) {
+            self.qps.with(qpn, |qp| qp.handle_timeout(&mut self.node, now));
         }
         self.settle();
     }
@@ -460,7 +435,7 @@ impl Engine {
     /// The next deadline, if there is one: [`Engine::handle_timeout`] wants to be called then, and what
     /// [`Engine::poll_transmit`] gives may change.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.qps.values().filter_map(Qp::next_deadline).min()
+        self.qps.deadline()
     }
 
     /// The next frame to send. Queue pairs take turns; answers of a queue pair come before its requests. Frames to the node itself come back to it at once,
@@ -499,25 +474,35 @@ impl Engine {
     }
 
     fn transmit(&mut self, now: Instant) -> Option<Vec<u8>> {
-        let after = self.qps.range(self.turn + 1..).map(|(qpn, _)| *qpn);
-        let order: Vec<u32> = after.chain(self.qps.range(..=self.turn).map(|(qpn, _)| *qpn)).collect();
         let mut sent = None;
-        for qpn in order {
-            let Some(qp) = self.qps.get_mut(&qpn) else { continue };
+        let mut qpn = self.turn;
+        for _ in 0..self.qps.active() {
+            let Some(next) = self.qps.next_active(qpn) else { break };
+            qpn = next;
             let node = &mut self.node;
-            let wait = qp.must_wait(now);
-            let answer = if wait && qp.answers_with_data() { None } else { qp.next_answer(node) };
-            sent = match answer {
-                None if !wait => qp.next_request(node, now),
-                answer => answer,
+            let send = |qp: &mut Qp| {
+                let wait = qp.must_wait(now);
+                let answer = if wait && qp.answers_with_data() { None } else { qp.next_answer(node) };
+                let frame = match answer {
+                    None if !wait => qp.next_request(node, now),
+                    answer => answer,
+                };
+                match &frame {
+                    Some(frame) => qp.took(now, frame.len()),
+                    // What waits for its pace is asked for again then.
+                    None => qp.wake = if wait { qp.paced_until(now) } else { None },
+                }
+                (frame, wait)
             };
-            if let Some(frame) = &sent {
-                qp.took(now, frame.len());
-                self.turn = qpn;
-                break;
+            match self.qps.with(qpn, send) {
+                Some((Some(frame), _)) => {
+                    self.turn = qpn;
+                    sent = Some(frame);
+                    break;
+                }
+                Some((None, true)) => {}
+                Some((None, false)) | None => self.qps.rests(qpn),
             }
-            // What waits for its pace is asked for again then.
-            qp.wake = if wait { qp.paced_until(now) } else { None };
         }
         self.settle();
         sent
@@ -525,23 +510,67 @@ impl Engine {
 
     /// Congestion notifications that a queue pair got.
     pub fn cnps(&self, qpn: u32) -> u64 {
-        self.qps.get(&qpn).map_or(0, |qp| qp.cnps)
+        self.qps.get(qpn).map_or(0, |qp| qp.cnps)
     }
 
     /// Bits a second to which a queue pair has slowed down; `None`: it has not.
     pub fn rate(&self, qpn: u32) -> Option<u64> {
-        self.qps.get(&qpn)?.rate().map(|bytes| 8 * bytes)
+        self.qps.get(qpn)?.rate().map(|bytes| 8 * bytes)
     }
 
     /// Queue pairs of a CQ that ran over go to error (IBTA 10.10.2.4), which may make another CQ run over.
     fn settle(&mut self) {
         while let Some(cq) = self.node.overrun.pop() {
-            for qp in self.qps.values_mut().filter(|qp| qp.send_cq == cq || qp.recv_cq == cq) {
-                if !matches!(qp.state, QpState::Reset | QpState::Err) {
-                    self.node.event(EventKind::QpFatal, qp.qpn);
-                    qp.enter_error(&mut self.node);
-                }
+            let of_cq = |qp: &&Qp| qp.send_cq == cq || qp.recv_cq == cq;
+            let all: Vec<u32> = self.qps.values().filter(of_cq).map(|qp| qp.qpn).collect();
+            for qpn in all {
+                let node = &mut self.node;
+                self.qps.with(qpn, |qp| {
+                    if !matches!(qp.state, QpState::Reset | QpState::Err) {
+                        node.event(EventKind::QpFatal, qpn);
+                        qp.enter_error(node);
+                    }
+                });
             }
         }
     }
+}
+
+/// Takes a RoCE packet for a queue pair. Congestion notifications that it causes go to `out`.
+fn take_packet(
+    node: &mut Node,
+    qp: &mut Qp,
+    now: Instant,
+    frame: &Frame<'_>,
+    opcode: Opcode,
+    out: &mut VecDeque<Vec<u8>>,
+) -> Result<(), DropReason> {
+    if opcode.service() != Service::Cnp && opcode.service() != qp.service {
+        return Err(DropReason::Service);
+    }
+    // Answers are for requesters, requests for responders (IBTA 10.3.1).
+    let taken = match opcode {
+        Opcode::Cnp => qp.state.responds() && qp.service != Service::Ud,
+        _ if opcode.is_request() => qp.state.responds(),
+        _ => qp.state.takes_responses(),
+    };
+    if !taken {
+        return Err(DropReason::QpState);
+    }
+    qp.check_packet(node, frame)?;
+    if frame.ip.ecn() == ipv4::ECN_CE && opcode != Opcode::Cnp && qp.service != Service::Ud {
+        node.counters.count(HwCounter::NpEcnMarkedRocePackets);
+        if let Some(cnp) = qp.congested(node, now) {
+            node.counters.count(HwCounter::NpCnpSent);
+            out.push_back(cnp);
+        }
+    }
+    match (qp.service, opcode) {
+        (_, Opcode::Cnp) => qp.notified(node, now),
+        (Service::Rc, _) if opcode.is_request() => qp.rc_request(node, frame, opcode),
+        (Service::Rc, _) => qp.rc_response(node, now, frame, opcode),
+        (Service::Uc, _) => qp.uc_request(node, frame, opcode),
+        _ => qp.ud_request(node, frame)?,
+    }
+    Ok(())
 }

@@ -79,6 +79,7 @@ pub mod network;
 mod objects;
 mod packet;
 mod qp;
+mod qps;
 mod raw;
 mod recvq;
 mod requester;

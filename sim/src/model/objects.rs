@@ -207,15 +207,15 @@ impl Engine {
             if raw {
                 return RAW_QPN;
             }
-            while self.qps.contains_key(&self.next_qpn) {
+            while self.qps.contains(self.next_qpn) {
                 self.next_qpn += 1;
             }
             self.next_qpn
         });
-        if self.qps.contains_key(&qpn) || qpn >= 1 << 24 {
+        if self.qps.contains(qpn) || qpn >= 1 << 24 {
             return Err(Error::Exists { what: "qp", number: qpn });
         }
-        self.qps.insert(qpn, Qp::new(qpn, &init));
+        self.qps.insert(Qp::new(qpn, &init));
         Ok(qpn)
     }
 }

@@ -258,3 +258,28 @@ fn a_receive_of_a_shared_queue_that_was_not_needed_is_for_the_next_message() {
     assert_eq!(p.b.all_done(), [ok(0)]);
     assert_eq!(p.b.bytes(0, 2 * MTU), p.a.bytes(1, 2 * MTU));
 }
+
+#[test]
+fn queue_pairs_without_work_are_not_looked_at_for_a_frame_or_a_deadline() {
+    let mut p = Pair::new();
+    for _ in 0..300 {
+        p.a.engine.create_qp(QpInit::new(Service::Rc, PD, p.a.cq)).unwrap();
+    }
+    let earliest = |p: &Pair| p.a.engine.qps.values().filter_map(|qp| qp.next_deadline()).min();
+    assert_eq!(p.a.engine.poll_transmit(0), None);
+    assert_eq!((p.a.engine.qps.active(), p.a.engine.poll_timeout()), (0, None));
+    let (va, key) = (p.b.va, p.b.key);
+    p.a.engine.post_send(p.a.qpn, SendWr::write(1, &[p.a.sge(0, 8)], va, key)).unwrap();
+    assert_eq!(p.a.engine.qps.active(), 1);
+    let asked = p.a_sends();
+    assert_eq!((asked.len(), p.a.engine.qps.active()), (1, 0));
+    assert!(p.a.engine.poll_timeout().is_some());
+    assert_eq!(p.a.engine.poll_timeout(), earliest(&p));
+    // It is lost, and sent again after its time-out.
+    p.wait().unwrap();
+    assert_eq!((p.a.engine.qps.active(), p.a.engine.poll_timeout()), (1, earliest(&p)));
+    p.run();
+    assert_eq!((p.a.all_done(), p.a.engine.poll_timeout()), (vec![ok(1)], None));
+    p.a.engine.destroy_qp(p.a.qpn).unwrap();
+    assert_eq!(p.a.engine.poll_timeout(), None);
+}
