@@ -181,7 +181,7 @@ fn a_service_names_its_port_space_and_port() {
     for space in PortSpace::ALL {
         assert_eq!(PortSpace::of_service_id(space.service_id(7174)), Some((space, 7174)));
     }
-    // Services of other kinds.
+    // Services of other kinds, and a port space that nobody has.
     for other in [7174, 0x1_0106_0000, 0x0140_0000] {
         assert_eq!(PortSpace::of_service_id(other), None);
     }

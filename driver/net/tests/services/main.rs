@@ -7,5 +7,6 @@ mod datagrams;
 mod ends;
 mod failures;
 mod golden;
+mod owners;
 mod ports;
 mod rig;
