@@ -188,6 +188,7 @@ mod tests {
         let Ok(file) = std::fs::File::options().read(true).write(true).open(format!("{folder}/mem")) else {
             println!("this system gives nobody the memory of a child: not tested");
             child.kill().unwrap();
+            child.wait().unwrap();
             return;
         };
         let lent = LentMemory::of_file(Arc::new(file.into()), stack[0], stack[1] - stack[0], true).unwrap();
