@@ -232,7 +232,7 @@ fn too_many_queue_pairs_are_refused_with_the_limit_before_the_sides_talk() {
     let nowhere = Folder::new("too many");
     for (arguments, words) in [
         (&["-q", "16384"][..], "-q 16384: inproc:engine has 16382 queue pairs; give -q up to 16382"),
-        (&["-q", "9999", "-t", "1024"], "has up to 4194304 entries; give -q up to 4096, or a smaller -t"),
+        (&["-q", "9999", "-t", "1024"], "has up to 4194303 entries; give -q up to 4095, or a smaller -t"),
     ] {
         let arguments = [&["-d", "inproc:engine", "bw", "write"], arguments].concat();
         let said = run_in(&nowhere.0, &arguments).end();
