@@ -116,7 +116,7 @@ enum Command {
 
     /// Build libibverbs.so.1 and librdmacm.so.1, for programs that others wrote
     ///
-    /// Into target/verbs, with stubs of libmlx5.so.1, libefa.so.1 and libhns.so.1. Needs a C compiler. Takes no time if nothing has changed.
+    /// Into target/verbs, with stubs of libmlx5.so.1, libefa.so.1 and libhns.so.1, and libferrowire_paths.so. Needs a C compiler. Takes no time if nothing has changed.
     /// `ferrowire run` finds the libraries there.
     Verbs(verbs::Args),
 

@@ -6,6 +6,7 @@
 //! | `libibverbs.so.1` | the crate `ferrowire-verbs` as a static library, with the names and versions of `libibverbs.map` |
 //! | `librdmacm.so.1` | a jump for each name, to a private name of `libibverbs.so.1` |
 //! | `libmlx5.so.1`, `libefa.so.1`, `libhns.so.1` | functions that answer "not supported" |
+//! | `libferrowire_paths.so` | functions of the C library for the paths that programs look at (`driver/verbs/abi/paths.c`) |
 //!
 //! A `cdylib` with a version script would export names without versions, so the C compiler links.
 
@@ -31,8 +32,11 @@ pub struct Args {
 }
 
 /// The libraries, in the order in which they are linked.
-const LIBRARIES: [&str; 5] =
-    ["libibverbs.so.1", "librdmacm.so.1", "libmlx5.so.1", "libefa.so.1", "libhns.so.1"];
+const LIBRARIES: [&str; 6] =
+    ["libibverbs.so.1", "librdmacm.so.1", "libmlx5.so.1", "libefa.so.1", "libhns.so.1", PATHS];
+
+/// The library that `ferrowire run` has programs load before all others.
+const PATHS: &str = "libferrowire_paths.so";
 
 /// Names what all was made of; written last.
 const STAMP: &str = "stamp.txt";
@@ -103,7 +107,15 @@ fn stamp(archive: &Path, abi: &Path) -> Result<String> {
         Ok(())
     };
     add(archive)?;
-    let maps = ["libibverbs.map", "librdmacm.map", "libmlx5.map", "libefa.map", "libhns.map", "private.S"];
+    let maps = [
+        "libibverbs.map",
+        "librdmacm.map",
+        "libmlx5.map",
+        "libefa.map",
+        "libhns.map",
+        "private.S",
+        "paths.c",
+    ];
     let lists = ["symbols/libmlx5.txt", "symbols/libefa.txt", "symbols/libhns.txt"];
     maps.iter().chain(&lists).try_for_each(|name| add(&abi.join(name)))?;
     Ok(text)
@@ -190,7 +202,13 @@ fn link(folder: &Path, archive: &Path, abi: &Path) -> Result<()> {
         command.arg(source).arg(folder.join("libibverbs.so.1")).arg("-Wl,-rpath,$ORIGIN");
         finish(command, &library)?;
     }
-    Ok(())
+
+    let mut command = compiler();
+    // It has functions of the C library, which fortified headers would define too.
+    command.args(["-shared", "-fPIC", "-O2", "-U_FORTIFY_SOURCE", "-Wl,-z,now", "-Wl,-z,noexecstack", "-o"]);
+    command.arg(folder.join(PATHS)).arg(abi.join("paths.c"));
+    command.args([&format!("-Wl,-soname,{PATHS}"), "-ldl"]);
+    finish(command, PATHS)
 }
 
 /// Before the jumps of `librdmacm.so.1`.

@@ -18,7 +18,8 @@ use crate::failure::Failure;
 
 /// Runs a program that uses libibverbs or librdmacm, unmodified, on a card
 ///
-/// The program and all that it starts load libibverbs.so.1 and librdmacm.so.1 of this project, by LD_LIBRARY_PATH. A process has one card: that of `-d`, or
+/// The program and all that it starts load libibverbs.so.1 and librdmacm.so.1 of this project, by LD_LIBRARY_PATH, and libferrowire_paths.so, by
+/// LD_PRELOAD, which answers for the files of the kernel that UCX looks at. A process has one card: that of `-d`, or
 /// the first that is free of those that `list` shows, so that several processes get a card each. A card has one process: another one that names the
 /// card is told that it is busy. With --observe a program can query a card that another process has, as ibv_devinfo does.
 ///
@@ -47,6 +48,9 @@ pub struct RunArgs {
 /// The library by which a folder is known.
 const LIBRARY: &str = "libibverbs.so.1";
 
+/// The library that answers for paths of the kernel that a card does not have: UCX looks for these before it opens a device.
+const PATHS: &str = "libferrowire_paths.so";
+
 /// Becomes the program.
 pub fn run(common: &Common, args: &RunArgs) -> Result<(), Failure> {
     let cards = cards(common)?;
@@ -67,6 +71,17 @@ pub fn run(common: &Common, args: &RunArgs) -> Result<(), Failure> {
     }
     let mut command = Command::new(program);
     command.args(arguments).env("LD_LIBRARY_PATH", all).env(DEVICE, cards);
+    let paths = folder.join(PATHS);
+    // The loader takes a list, which such a path would end.
+    let fits_list = !paths.to_string_lossy().contains([' ', ':']);
+    if fits_list && paths.is_file() {
+        let mut preload = paths.into_os_string();
+        if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+            preload.push(":");
+            preload.push(others);
+        }
+        command.env("LD_PRELOAD", preload);
+    }
     if args.verbose {
         command.env("FERROWIRE_LOG", "1");
     }

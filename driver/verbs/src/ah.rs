@@ -3,6 +3,7 @@
 
 use core::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use ferrowire::AddressHandle;
 use ferrowire_cards::gids;
@@ -26,9 +27,32 @@ pub struct Ah {
 
 object!(Ah, ibv_ah);
 
+/// What the completion of a received datagram says of its packet, in `sl`. IBTA A17.4.5.1 wants it to say whether it was of IPv4 or IPv6; verbs have no
+/// member for it. Devices of mlx5 have it in `sl`, and UCX 1.13 looks there for where the destination is in the 40 bytes before the datagram:
+/// in bits 2 to 0, 1 is IPv6 and 2 is IPv4; bit 3 says that there was a UDP header.
+///
+/// The card's completions do not say it. So it is taken from the addresses of this process, of which all that talk to each other have one family:
+/// that of the newest address handle, and before the first one IPv4 if the card has such an address.
+static PACKETS: AtomicU8 = AtomicU8::new(IPV6);
+
+const IPV6: u8 = 8 | 1;
+const IPV4: u8 = 8 | 2;
+
+/// The packets of datagrams are of this family from now on.
+pub fn set_packets(ipv4: bool) {
+    PACKETS.store(if ipv4 { IPV4 } else { IPV6 }, Ordering::Relaxed);
+}
+
+/// What the completion of a datagram has in `sl`.
+pub fn packets() -> u8 {
+    PACKETS.load(Ordering::Relaxed)
+}
+
 fn create(pd: &Pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah> {
     let card = pd.context().card()?;
-    let handle = pd.domain().create_ah(&address_vector(card, attr)?)?;
+    let vector = address_vector(card, attr)?;
+    let handle = pd.domain().create_ah(&vector)?;
+    set_packets(vector.dst_ip.is_ipv4());
     let base = ibv_ah { context: pd.context_pointer(), pd: pd.pointer(), handle: handle.number() };
     pd.users.add();
     Ok(Box::new(Ah { base: Raw::new(base), handle }).give())
@@ -104,7 +128,8 @@ fn back(context: &Context, port_num: u8, wc: &ibv_wc, header: &[u8; 40]) -> Resu
             hop_limit: 0xff,
             traffic_class: came.traffic_class,
         },
-        sl: wc.sl,
+        // That of the completion is no service level.
+        sl: 0,
         is_global: 1,
         port_num,
         ..ibv_ah_attr::zeroed()

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Context`]: an open device, with the tables through which inline functions of C call this library.
 
+use core::ffi::c_int;
+use std::fs::File;
 use std::mem::offset_of;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Mutex, PoisonError};
+use std::os::fd::AsRawFd;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use ferrowire::{Capabilities, DropReason, Identity, Monitor, PortStatus};
 use ferrowire_cards::gids;
@@ -220,6 +223,12 @@ pub unsafe fn close(context: *mut ibv_context) -> Result<()> {
     Ok(())
 }
 
+/// A file for programs that duplicate that of a context. It takes no commands.
+fn command_file() -> c_int {
+    static FILE: OnceLock<Option<File>> = OnceLock::new();
+    FILE.get_or_init(|| File::open("/dev/null").ok()).as_ref().map_or(-1, AsRawFd::as_raw_fd)
+}
+
 /// The members that programs of all releases use.
 fn classic() -> ibv_context {
     let ops = ibv_context_ops {
@@ -235,7 +244,7 @@ fn classic() -> ibv_context {
     };
     ibv_context {
         ops,
-        cmd_fd: -1,
+        cmd_fd: command_file(),
         abi_compat: std::ptr::without_provenance_mut(__VERBS_ABI_IS_EXTENDED),
         ..ibv_context::zeroed()
     }

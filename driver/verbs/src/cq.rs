@@ -9,6 +9,7 @@ use ferrowire::{Coded, Completion, CompletionQueue, CompletionTarget, CqeOpcode,
 use rustix::io::Errno;
 
 use crate::abi::*;
+use crate::ah;
 use crate::card::Card;
 use crate::channel::Channel;
 use crate::context::Context;
@@ -269,6 +270,11 @@ pub fn wc_flags(completion: &Completion) -> c_uint {
     flags
 }
 
+/// What a completion says of the packet: nothing, unless it is of a datagram.
+pub fn packet_type(completion: &Completion) -> u8 {
+    completion.src_qpn().map_or(0, |_| ah::packets())
+}
+
 /// Immediate data in network byte order, or the key that was invalidated.
 pub fn immediate(completion: &Completion) -> u32 {
     completion.imm().map(u32::to_be).or(completion.invalidated()).unwrap_or(0)
@@ -289,6 +295,7 @@ fn to_wc(completion: &Completion) -> ibv_wc {
     if !completion.is_bare() {
         wc.imm = ibv_wc_imm { imm_data: immediate(completion) };
         wc.src_qp = completion.src_qpn().unwrap_or(0);
+        wc.sl = packet_type(completion);
         wc.wc_flags = wc_flags(completion);
     }
     wc
@@ -487,6 +494,8 @@ mod tests {
         assert_eq!((wc.wr_id, wc.status, wc.opcode), (7, IBV_WC_SUCCESS, IBV_WC_RECV_RDMA_WITH_IMM));
         assert_eq!((wc.byte_len, wc.qp_num, wc.src_qp), (100, 9, 5));
         assert_eq!(wc.wc_flags, IBV_WC_GRH | IBV_WC_WITH_IMM);
+        // Of a datagram, one of both families.
+        assert!(matches!(wc.sl, 9 | 10));
         // SAFETY: it was set so.
         assert_eq!(unsafe { wc.imm.imm_data }.to_ne_bytes(), [1, 2, 3, 4]);
     }

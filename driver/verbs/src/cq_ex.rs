@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::abi::*;
 use crate::context::Context;
-use crate::cq::{immediate, opcode, status, wc_flags, Cq, Wanted};
+use crate::cq::{immediate, opcode, packet_type, status, wc_flags, Cq, Wanted};
 use crate::failure::{pointer, report, Failure, Result};
 use crate::pd::Pd;
 
@@ -134,7 +134,7 @@ accessors! {
     read_src_qp -> u32 = |completion| completion.src_qpn().unwrap_or(0);
     read_wc_flags -> u32 = |completion| wc_flags(completion);
     read_slid -> u32 = |_completion| 0;
-    read_sl -> u8 = |_completion| 0;
+    read_sl -> u8 = |completion| packet_type(completion);
     read_dlid_path_bits -> u8 = |_completion| 0;
     read_completion_ts -> u64 = |_completion| 0;
     read_cvlan -> u16 = |_completion| 0;

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | [`abi`] | the structures, constants and types of functions of C |
 //! | `device`, `card`, `context`, `query` | which cards there are, the one that is open, and what it is |
-//! | `pd`, `parent`, `mr`, `mw`, `null`, `memory`, `ah` | domains, memory, addresses |
+//! | `pd`, `parent`, `mr`, `mw`, `null`, `memory`, `ah`, `lids` | domains, memory, addresses |
 //! | `cq`, `cq_ex`, `channel`, `events`, `queue` | completions and events |
 //! | `qp`, `modify`, `post`, `qp_ex`, `srq` | queue pairs |
 //! | `service`, `neighbour`, `fork` | what the kernel does for other devices |
@@ -39,6 +39,7 @@ mod events;
 mod failure;
 mod fork;
 mod kern;
+mod lids;
 mod lock;
 mod log;
 mod memory;

@@ -8,11 +8,13 @@ use core::ffi::c_int;
 use std::net::Ipv6Addr;
 
 use ferrowire::{AccessFlags, AddressVector, Psn, QpAttributes, QpState, Service};
+use ferrowire_cards::gids;
 use rustix::io::Errno;
 
 use crate::abi::*;
 use crate::card::Card;
 use crate::failure::{number, Failure, Result};
+use crate::lids;
 use crate::qp::{state_of, takes_sends, Qp};
 use crate::query::{check_port, mtu_of, PKEY};
 
@@ -173,11 +175,11 @@ pub fn source_port(flow_label: u32, own: u32, peer: u32) -> u16 {
 
 /// The way that an address of verbs names.
 pub fn address_vector(card: &Card, attr: &ibv_ah_attr) -> Result<AddressVector> {
-    if attr.is_global == 0 {
-        return Err(Failure::invalid("is_global is 0; RoCE needs a GRH with the GIDs of both ends"));
-    }
     check_port(attr.port_num.into())?;
-    let grh = &attr.grh;
+    let grh = &match attr.is_global {
+        0 => lids::route(&card.gids.iter().map(|ip| gids::as_v6(*ip)).collect::<Vec<_>>(), attr.dlid)?,
+        _ => attr.grh,
+    };
     let own = card.gid(grh.sgid_index.into()).ok_or_else(|| {
         let why = format!("sgid_index {}: the port has {} GIDs", grh.sgid_index, card.gids.len());
         Failure::text(Errno::INVAL, why)

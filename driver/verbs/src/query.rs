@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use crate::abi::*;
 use crate::context::Context;
 use crate::failure::{number, report, signed, Failure, Result};
+use crate::lids;
 
 /// The partition key of the only entry: the default partition, as a full member (IBTA 10.9.2).
 pub const PKEY: u16 = 0xffff;
@@ -146,7 +147,8 @@ fn device(context: &Context) -> Result<ibv_device_attr> {
 fn port(context: &Context, number: u8) -> Result<ibv_port_attr> {
     check_port(number.into())?;
     let (pkeys, qkeys) = (context.drops(DropReason::Pkey)?, context.drops(DropReason::Qkey)?);
-    Ok(port_attr(&context.port()?, &context.capabilities()?, pkeys, qkeys))
+    let found = port_attr(&context.port()?, &context.capabilities()?, pkeys, qkeys);
+    Ok(ibv_port_attr { lid: lids::own(&context.gids()?), ..found })
 }
 
 /// Attributes of a device.

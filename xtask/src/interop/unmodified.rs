@@ -7,7 +7,12 @@
 //!  ferrowire run -- ib_write_bw --- libibverbs.so.1 --- ferrowire1.sock --------------+
 //! ```
 //!
-//! Both programs run on this machine, each with an emulated card. A case passes when both end well and say what they must.
+//! All programs run on this machine, each process with an emulated card. A case passes when the programs end well, their output has the figures of all
+//! that was asked for (`expect`), and no process is left.
+
+mod expect;
+mod list;
+mod pyverbs;
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -15,87 +20,51 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context as _, Result};
+use rustix::process::Signal;
 
-use super::process::{last, read, wait, Process};
+use super::process::{end_those_in, errors, last, read, wait, Process};
 use super::server::Server;
 use super::{Case, Setting, Suite, Tried};
+pub use list::cases;
 
-/// The longest that a case may take: it takes some seconds.
-const LIMIT: Duration = Duration::from_secs(120);
+/// The longest that a case may take: most take some seconds, and those of all sizes half a minute on a busy machine.
+const LIMIT: Duration = Duration::from_secs(300);
 
-/// Addresses of the cards: this one, and the next.
-const IP: &str = "10.7.0.1";
+/// Addresses of the cards: this one, and the next ones.
+const IP: [&str; 4] = ["10.7.0.1", "10.7.0.2", "10.7.0.3", "10.7.0.4"];
 
-/// A run of one program or of two.
-#[derive(Clone, Copy)]
+/// How the programs of a case are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Run {
+    /// One program with one card.
+    Alone,
+    /// The same program twice; the second is told the first's host, after its options.
+    Pair,
+    /// The same, but the first has no option but its port, and the second has the host as its first word, and its options after.
+    Server,
+    /// Two programs of the connection manager: the first gets its address with this option, the second its peer's with that.
+    Managed { own: &'static str, peer: &'static str },
+    /// The program waits for events, of which one comes when the server of its card ends.
+    Watch,
+    /// Python runs tests of pyverbs.
+    Pyverbs,
+    /// Four processes of MPI, each with a card, run this script.
+    Mpi(&'static str),
+}
+
+/// A run of one program or of several.
 struct Stock {
-    name: &'static str,
+    name: String,
     program: &'static str,
-    options: &'static [&'static str],
-    /// Two of them, of which one is told where the other is.
-    pair: bool,
+    options: Vec<String>,
+    run: Run,
+    /// Variables for the programs.
+    environment: &'static [(&'static str, &'static str)],
+    /// The option by which the program is given a TCP port.
+    port: Option<&'static str>,
     quick: bool,
-    /// What the client, or the only one, must have said.
-    says: &'static str,
-}
-
-/// All cases.
-pub fn cases() -> Vec<Box<dyn Case>> {
-    all().into_iter().map(|case| Box::new(case) as Box<dyn Case>).collect()
-}
-
-fn all() -> Vec<Stock> {
-    let one =
-        |name, program, options, says| Stock { name, program, options, pair: false, quick: false, says };
-    let two = |name, program, options| Stock {
-        name,
-        program,
-        options,
-        pair: true,
-        quick: false,
-        // The unit of the only line of figures.
-        says: if program_is_perftest(program) { "#bytes" } else { "usec/iter" },
-    };
-    let quick = |stock| Stock { quick: true, ..stock };
-    vec![
-        one("devices", "ibv_devices", &[], "ferrowire0"),
-        one("devinfo", "ibv_devinfo", &["-v"], "PORT_ACTIVE"),
-        quick(two("rc-pingpong", "ibv_rc_pingpong", &["-g", "0", "-n", "200", "-c"])),
-        two("rc-pingpong-events", "ibv_rc_pingpong", &["-g", "0", "-n", "200", "-c", "-e"]),
-        two("rc-pingpong-ipv4", "ibv_rc_pingpong", &["-g", "1", "-n", "200", "-m", "4096", "-s", "100000"]),
-        two("rc-pingpong-new-send", "ibv_rc_pingpong", &["-g", "0", "-n", "200", "-N"]),
-        two("uc-pingpong", "ibv_uc_pingpong", &["-g", "0", "-n", "200", "-c"]),
-        two("uc-pingpong-events", "ibv_uc_pingpong", &["-g", "0", "-n", "200", "-c", "-e"]),
-        two("ud-pingpong", "ibv_ud_pingpong", &["-g", "0", "-n", "200", "-s", "1024", "-c"]),
-        two("ud-pingpong-events", "ibv_ud_pingpong", &["-g", "0", "-n", "200", "-s", "1024", "-c", "-e"]),
-        two("srq-pingpong", "ibv_srq_pingpong", &["-g", "0", "-n", "200", "-q", "8", "-c"]),
-        two("srq-pingpong-events", "ibv_srq_pingpong", &["-g", "0", "-n", "200", "-q", "8", "-c", "-e"]),
-        quick(two("write-bw", "ib_write_bw", &["-n", "200"])),
-        two("write-bw-all", "ib_write_bw", &["-a", "-n", "100"]),
-        two("write-bw-both", "ib_write_bw", &["-b", "-n", "100"]),
-        two("write-bw-four", "ib_write_bw", &["-q", "4", "-n", "100"]),
-        two("write-bw-old-post", "ib_write_bw", &["--use_old_post_send", "-n", "100"]),
-        two("write-bw-uc", "ib_write_bw", &["-c", "UC", "-n", "100"]),
-        two("write-lat", "ib_write_lat", &["-n", "100"]),
-        two("write-lat-inline", "ib_write_lat", &["-n", "100", "-s", "64", "-I", "64"]),
-        two("read-bw", "ib_read_bw", &["-n", "100"]),
-        quick(two("read-lat", "ib_read_lat", &["-n", "100"])),
-        quick(two("send-bw", "ib_send_bw", &["-n", "200"])),
-        two("send-bw-events", "ib_send_bw", &["-n", "100", "-e"]),
-        two("send-bw-uc", "ib_send_bw", &["-c", "UC", "-n", "100"]),
-        two("send-bw-ud", "ib_send_bw", &["-c", "UD", "-n", "100", "-s", "2048"]),
-        two("send-bw-srq", "ib_send_bw", &["-n", "100", "--use-srq"]),
-        two("send-lat", "ib_send_lat", &["-n", "100"]),
-        two("send-lat-ud", "ib_send_lat", &["-c", "UD", "-n", "100", "-s", "1024"]),
-        two("atomic-bw", "ib_atomic_bw", &["-n", "100"]),
-        two("atomic-lat", "ib_atomic_lat", &["-n", "100"]),
-        two("atomic-lat-swap", "ib_atomic_lat", &["-n", "100", "-A", "CMP_AND_SWAP"]),
-    ]
-}
-
-const fn program_is_perftest(program: &str) -> bool {
-    // `ib_...`, and not `ibv_...`.
-    program.as_bytes()[2] == b'_'
+    /// What the client, or the only program, must have said, and what must not be there.
+    expect: expect::Expect,
 }
 
 impl Case for Stock {
@@ -104,7 +73,7 @@ impl Case for Stock {
     }
 
     fn name(&self) -> String {
-        self.name.into()
+        self.name.clone()
     }
 
     fn quick(&self) -> bool {
@@ -112,64 +81,152 @@ impl Case for Stock {
     }
 
     fn run(&self, setting: &Setting, logs: &Path) -> Result<Tried> {
-        let limit = Instant::now() + LIMIT;
-        let mut up = setting.program("ferrowire-sim", logs);
-        up.args(["up", "--engine", "--ip", IP]);
-        let mut cards = Server::start("the cards", up, &logs.join("cards.log"), setting)?;
-        for card in 0..2 {
-            cards.serves(&logs.join(format!("ferrowire{card}.sock")), limit)?;
-        }
-        let result = match self.pair {
-            true => self.both(setting, logs, limit),
-            false => self.alone(setting, logs, limit),
-        };
-        Ok(Tried { result: result.and_then(|()| cards.lives()), again: None })
+        let result = self.with_cards(setting, logs);
+        let left = end_those_in(logs);
+        let result = result.and_then(|()| match left.is_empty() {
+            true => Ok(()),
+            false => bail!("processes were left behind: {}", left.join(", ")),
+        });
+        Ok(Tried { result, again: None })
     }
 }
 
 impl Stock {
-    /// The program, on a card.
+    fn with_cards(&self, setting: &Setting, logs: &Path) -> Result<()> {
+        let limit = Instant::now() + LIMIT;
+        let count = if let Run::Mpi(_) = self.run { 4 } else { 2 };
+        let mut up = setting.program("ferrowire-sim", logs);
+        up.args(["up", "--engine", "--cards", &count.to_string(), "--ip", IP[0]]);
+        let mut cards = Server::start("the cards", up, &logs.join("cards.log"), setting)?;
+        for card in 0..count {
+            cards.serves(&logs.join(format!("ferrowire{card}.sock")), limit)?;
+        }
+        match self.run {
+            Run::Alone | Run::Pyverbs | Run::Mpi(_) => self.alone(setting, logs, limit)?,
+            Run::Pair | Run::Server | Run::Managed { .. } => self.both(setting, logs, limit)?,
+            // It ends the server of the cards.
+            Run::Watch => return self.watch(setting, logs, limit, cards),
+        }
+        cards.lives()
+    }
+
+    /// The program, on a card, without what differs between both sides.
     fn command(&self, setting: &Setting, logs: &Path, card: u32) -> Result<Command> {
         let programs = setting.programs()?;
         let mut command = setting.program("ferrowire", logs);
-        command.args(["run", "-v", "-d", &format!("sim:ferrowire{card}.sock"), "--libraries"]);
-        command.arg(setting.libraries()?).arg("--").arg(programs.program(self.program)).args(self.options);
+        command.args(["run", "-v", "--libraries"]).arg(setting.libraries()?);
         command.env("LD_LIBRARY_PATH", programs.libraries());
+        // Of the machine that runs this.
+        command.env_remove("FERROWIRE_DEVICE").env_remove("LD_PRELOAD");
+        command.envs(self.environment.iter().copied());
+        match self.run {
+            // Each process takes a card of the folder.
+            Run::Mpi(script) => {
+                programs.openmpi(&mut command);
+                programs.python(&mut command);
+                let path = logs.join("program.py");
+                std::fs::write(&path, script).with_context(|| format!("writing {}", path.display()))?;
+                command.arg("--").arg(programs.program(self.program)).args(&self.options);
+                command.arg(programs.python_program()).arg(path);
+            }
+            _ => {
+                command.args(["-d", &format!("sim:ferrowire{card}.sock"), "--"]);
+                if self.run == Run::Pyverbs {
+                    programs.python(&mut command);
+                    command.arg(programs.python_program()).arg(programs.pyverbs_tests().join(self.program));
+                } else {
+                    command.arg(programs.program(self.program));
+                }
+                if self.run != Run::Server {
+                    command.args(&self.options);
+                }
+            }
+        }
         Ok(command)
     }
 
     fn alone(&self, setting: &Setting, logs: &Path, limit: Instant) -> Result<()> {
         let log = logs.join("program.log");
-        let mut program = Process::start("the program", self.command(setting, logs, 0)?, &log)?;
-        program.end(limit).with_context(|| last(&log))?;
+        let mut program = Process::start_apart("the program", self.command(setting, logs, 0)?, &log)?;
+        match program.end(limit) {
+            // Tests end badly if one fails: which may is said elsewhere.
+            Err(_) if self.run == Run::Pyverbs && program.ended()? => {}
+            ended => ended.with_context(|| why(&log))?,
+        }
         self.said(&log)
     }
 
     fn both(&self, setting: &Setting, logs: &Path, limit: Instant) -> Result<()> {
-        let port = TcpListener::bind("localhost:0").and_then(|free| free.local_addr())?.port();
-        let side = |card, more: &[&str]| -> Result<Command> {
+        let port = TcpListener::bind("localhost:0").and_then(|free| free.local_addr())?.port().to_string();
+        let side = |card: u32, more: &[&str]| -> Result<Command> {
             let mut command = self.command(setting, logs, card)?;
-            command.args(["-p", &port.to_string()]).args(more);
+            command.args(more);
+            if let Some(option) = self.port {
+                command.args([option, &port]);
+            }
+            if self.run == Run::Server && card == 1 {
+                command.args(&self.options);
+            }
             Ok(command)
         };
-        let [at_server, at_client] = ["server.log", "client.log"].map(|name| logs.join(name));
-        let mut server = Process::start("the server", side(0, &[])?, &at_server)?;
-        while !listens(port) {
-            server.lives().with_context(|| last(&at_server))?;
+        let (at_server, at_client): (Vec<&str>, Vec<&str>) = match self.run {
+            Run::Managed { own, peer } => (list::words(own, IP[0]), list::words(peer, IP[0])),
+            _ => (Vec::new(), vec!["localhost"]),
+        };
+        let [server_log, client_log] = ["server.log", "client.log"].map(|name| logs.join(name));
+        let mut server = Process::start_apart("the server", side(0, &at_server)?, &server_log)?;
+        let number: u16 = port.parse()?;
+        while !self.serves(number, &server_log) {
+            server.lives().with_context(|| why(&server_log))?;
             wait(limit, "the server")?;
         }
-        let mut client = Process::start("the client", side(1, &["localhost"])?, &at_client)?;
-        client.end(limit).with_context(|| last(&at_client))?;
-        server.end(limit).with_context(|| last(&at_server))?;
-        self.said(&at_client)
+        let mut client = Process::start_apart("the client", side(1, &at_client)?, &client_log)?;
+        client.end(limit).with_context(|| why(&client_log))?;
+        match self.run {
+            // It serves the next client.
+            Run::Server => server.lives().with_context(|| why(&server_log))?,
+            _ => server.end(limit).with_context(|| why(&server_log))?,
+        }
+        if self.expect.of_both() {
+            self.said(&server_log)?;
+        }
+        self.said(&client_log)
+    }
+
+    /// Whether the server waits for its client: at a TCP port, or at one of the card's own stack, which it says.
+    fn serves(&self, port: u16, log: &Path) -> bool {
+        match self.run {
+            Run::Managed { .. } => read(&errors(log)).contains("rdma_listen"),
+            _ => listens(port),
+        }
+    }
+
+    /// Waits until the program watches, ends the server of its card, and waits for what the program says of it.
+    fn watch(&self, setting: &Setting, logs: &Path, limit: Instant, cards: Server) -> Result<()> {
+        let log = logs.join("program.log");
+        let mut program = Process::start_apart("the program", self.command(setting, logs, 0)?, &log)?;
+        let mut until = |text: &str| -> Result<()> {
+            while !read(&log).contains(text) {
+                program.lives().with_context(|| why(&log))?;
+                wait(limit, &format!("`{text}`")).with_context(|| why(&log))?;
+            }
+            Ok(())
+        };
+        until("async event FD")?;
+        drop(cards);
+        until("event_type")?;
+        program.signal(Signal::INT)?;
+        self.said(&log)
     }
 
     fn said(&self, log: &Path) -> Result<()> {
-        match read(log).contains(self.says) {
-            true => Ok(()),
-            false => bail!("it did not say `{}`: {}", self.says, last(log)),
-        }
+        self.expect.check(&read(log), &read(&errors(log))).with_context(|| format!("see {}", log.display()))
     }
+}
+
+/// The last lines of a program's outputs.
+fn why(log: &Path) -> String {
+    format!("it said `{}`, and `{}`", last(log), last(&errors(log)))
 }
 
 /// Whether a program of this machine listens at a TCP port: a look that is no connection.
