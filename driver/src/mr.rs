@@ -75,6 +75,7 @@ pub struct MemoryRegion {
 pub(crate) struct Registration {
     key: u32,
     mtt: (u64, u64),
+    page: PageSize,
     mapping: DmaMapping,
 }
 
@@ -252,6 +253,72 @@ impl MemoryRegion {
         }
     }
 
+    /// Registers the region anew, under the key of another one, which ends: so that peers that have the key go on with it (`ibv_rereg_mr`).
+    /// In between no access by either key is allowed.
+    ///
+    /// # Errors
+    /// The other region comes back if the card does not give it up, as of [`try_destroy`](Self::try_destroy); this one has ended then. If the card
+    /// refuses the key after that, or does not answer, both have ended.
+    pub fn take_over(mut self, other: Self) -> Result<Self, (Error, Option<Box<Self>>)> {
+        let pd = Arc::clone(&self.pd);
+        let device = &pd.device;
+        let Some(mut own) = self.registration.take() else { return Ok(self) };
+        let key = other.key;
+        let ended = other.try_destroy_but_its_key();
+        if let Err((error, other)) = ended {
+            self.registration = Some(own);
+            return Err((error, other));
+        }
+        let moved = device.commands.simple(CommandOpcode::DeregMr, own.key).map_err(|error| (error, true));
+        let moved = moved.and_then(|_| {
+            device.tables(|t| t.keys.give_back(std::mem::replace(&mut own.key, key)));
+            let what =
+                Described { pd: pd.number, access: self.access, page: own.page, address: self.address };
+            what.tell(device, key, own.mtt, &own.mapping.pages, self.memory.len() as u64).map_err(|error| {
+                let kept = error.is_unanswered();
+                (error, kept)
+            })
+        });
+        match moved {
+            Ok(()) => {
+                self.key = key;
+                self.registration = Some(own);
+                Ok(self)
+            }
+            // The card may have a region, which is given back later.
+            Err((error, true)) => {
+                pd.leftovers.push(own);
+                Err((error, None))
+            }
+            Err((error, false)) => {
+                give_back(device, own.key, own.mtt);
+                let unmapped = device.bus.with(|b| b.dma_unmap(own.mapping));
+                Err((unmapped.map_or_else(Error::from, |()| error), None))
+            }
+        }
+    }
+
+    /// [`try_destroy`](Self::try_destroy), but the key stays taken.
+    fn try_destroy_but_its_key(mut self) -> Result<(), (Error, Option<Box<Self>>)> {
+        let Some(registration) = self.registration.take() else { return Ok(()) };
+        let device = &self.pd.device;
+        match device.commands.simple(CommandOpcode::DeregMr, registration.key) {
+            Ok(_) => {
+                device.tables(|t| t.mtt.give_back(registration.mtt.0, registration.mtt.1));
+                let unmapped = device.bus.with(|b| b.dma_unmap(registration.mapping));
+                unmapped.map_err(|error| (error.into(), None))
+            }
+            Err(error @ Error::Command { .. }) => {
+                self.registration = Some(registration);
+                Err((error, Some(Box::new(self))))
+            }
+            Err(error) => {
+                self.pd.leftovers.push(registration);
+                Err((error, None))
+            }
+        }
+    }
+
     fn deregister(&mut self) -> Result<()> {
         let Some(registration) = self.registration.take() else { return Ok(()) };
         registration.end(&self.pd.device).map_err(|(error, registration)| {
@@ -275,6 +342,56 @@ fn give_back(device: &Device, key: u32, (first, count): (u64, u64)) {
         t.keys.give_back(key);
         t.mtt.give_back(first, count);
     });
+}
+
+/// What a card is told of a region, but its memory and its key.
+struct Described {
+    pd: u32,
+    access: AccessFlags,
+    page: PageSize,
+    address: u64,
+}
+
+impl Described {
+    /// Gives the region to the card, under a key, with its page table entries.
+    fn tell(&self, device: &Device, key: u32, mtt: (u64, u64), pages: &[u64], length: u64) -> Result<()> {
+        let page_count = u32::try_from(pages.len()).map_err(|_| Error::Attribute {
+            operation: OPERATION,
+            attribute: "page_count",
+            value: pages.len() as u64,
+            fix: "use larger pages".into(),
+        })?;
+        let list = device.page_lists.take(&device.bus, pages)?;
+        let result = device.commands.run(CommandOpcode::RegMr, key, |token| {
+            RegMr {
+                token,
+                object: key,
+                pd: self.pd,
+                access: self.access.bits(),
+                page_shift: self.page.shift(),
+                va: self.address,
+                length,
+                page_list_addr: list.bus_address(),
+                page_count,
+                mtt_index: mtt.0 as u32,
+                ..RegMr::default()
+            }
+            .to_bytes()
+        });
+        match result {
+            Ok(_) => {
+                device.page_lists.give_back(list);
+                Ok(())
+            }
+            Err(error) => {
+                match error.is_unanswered() {
+                    true => list.leak(),
+                    false => device.page_lists.give_back(list),
+                }
+                Err(error)
+            }
+        }
+    }
 }
 
 impl ProtectionDomain {
@@ -353,7 +470,7 @@ impl ProtectionDomain {
         let (pd, memory) = (Arc::clone(&self.pd), memory.clone());
         match result {
             Ok((key, mtt)) => {
-                let registration = Some(Registration { key, mtt, mapping });
+                let registration = Some(Registration { key, mtt, page, mapping });
                 Ok(MemoryRegion { pd, memory, key, address, access, registration })
             }
             Err(error) => {
@@ -382,12 +499,6 @@ impl ProtectionDomain {
             let why = "the bus gave another number of pages, or pages that are not aligned";
             return Err(BusError::Map { iova: mapping.id, bytes: memory.len() as u64, why }.into());
         }
-        let page_count = u32::try_from(count).map_err(|_| Error::Attribute {
-            operation: OPERATION,
-            attribute: "page_count",
-            value: count,
-            fix: "use larger pages".into(),
-        })?;
         let (key, mtt) = device.tables(|t| {
             let none =
                 |what, limit: u32| Error::NoResource { operation: OPERATION, what, limit: limit.into() };
@@ -401,33 +512,11 @@ impl ProtectionDomain {
                 }
             }
         })?;
-        let list = device.page_lists.take(&device.bus, pages).inspect_err(|_| give_back(device, key, mtt))?;
-        let result = device.commands.run(CommandOpcode::RegMr, key, |token| {
-            RegMr {
-                token,
-                object: key,
-                pd: self.pd.number,
-                access: access.bits(),
-                page_shift: page.shift(),
-                va: address,
-                length: memory.len() as u64,
-                page_list_addr: list.bus_address(),
-                page_count,
-                mtt_index: mtt.0 as u32,
-                ..RegMr::default()
-            }
-            .to_bytes()
-        });
-        match result {
-            Ok(_) => {
-                device.page_lists.give_back(list);
-                Ok((key, mtt))
-            }
+        let what = Described { pd: self.pd.number, access, page, address };
+        match what.tell(device, key, mtt, pages, memory.len() as u64) {
+            Ok(()) => Ok((key, mtt)),
             Err(error) => {
-                if error.is_unanswered() {
-                    list.leak();
-                } else {
-                    device.page_lists.give_back(list);
+                if !error.is_unanswered() {
                     give_back(device, key, mtt);
                 }
                 Err(error)

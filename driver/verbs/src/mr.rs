@@ -62,6 +62,24 @@ impl Registered {
             None => (error.into(), None),
         })
     }
+
+    /// Takes the key of another one, which ends. It comes back if the card does not give it up.
+    fn take_over(mut self, mut old: Self) -> core::result::Result<Self, (Failure, Option<Box<Self>>)> {
+        let (Some(own), Some(other)) = (self.region.take(), old.region.take()) else {
+            return Err((Failure::invalid("the region is being destroyed"), None));
+        };
+        match own.take_over(other) {
+            Ok(region) => {
+                self.region = Some(region);
+                Ok(self)
+            }
+            Err((error, Some(other))) => {
+                old.region = Some(*other);
+                Err((error.into(), Some(Box::new(old))))
+            }
+            Err((error, None)) => Err((error.into(), None)),
+        }
+    }
 }
 
 /// Rights that a card knows, by the bits of verbs.
@@ -304,10 +322,9 @@ pub unsafe extern "C" fn ibv_rereg_mr(
     // SAFETY: as promised.
     match rereg(unsafe { Mr::of(mr) }, flags as c_uint, pd, addr, length, access as c_uint) {
         Ok(()) => 0,
-        Err(failure) => {
+        Err((failure, code)) => {
             report("ibv_rereg_mr", &failure);
-            // The region is as it was.
-            IBV_REREG_MR_ERR_INPUT
+            code
         }
     }
 }
@@ -319,14 +336,63 @@ fn rereg(
     addr: *mut c_void,
     length: usize,
     access: c_uint,
-) -> Result<()> {
-    mr.pd().context().own()?;
+) -> core::result::Result<(), (Failure, c_int)> {
+    let kept = |failure: Failure| (failure, IBV_REREG_MR_ERR_INPUT);
+    mr.pd().context().own().map_err(kept)?;
+    let mut kind = mr.kind();
+    let Asked { to, addr, length, iova, access } =
+        asked(mr, &kind, flags, new_pd, addr, length, access).map_err(kept)?;
+    let new = register(to, addr, length, iova, access).map_err(kept)?;
+    let old_pd = mr.pd();
+    let Kind::Region { region: old, access: old_access, iova: old_iova } =
+        std::mem::replace(&mut *kind, Kind::Gone)
+    else {
+        return Err(kept(Failure::invalid("the region is being destroyed")));
+    };
+    match new.take_over(old) {
+        Ok(region) => *kind = Kind::Region { region, access, iova },
+        // The region is as it was.
+        Err((failure, Some(old))) => {
+            *kind = Kind::Region { region: *old, access: old_access, iova: old_iova };
+            return Err(kept(failure));
+        }
+        // The program has to deregister it all the same.
+        Err((failure, None)) => return Err((failure, IBV_REREG_MR_ERR_CMD)),
+    }
+    to.users.add();
+    old_pd.users.remove();
+    // SAFETY: the program does not use the members meanwhile.
+    unsafe {
+        let key = (*mr.base.get()).lkey;
+        *mr.base.get() = Mr::base(to, addr, length, key);
+    }
+    Ok(())
+}
+
+/// What a region is registered anew with.
+struct Asked<'a> {
+    to: &'a Pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+}
+
+/// What a program asks for, of its arguments and of what the region has.
+fn asked<'a>(
+    mr: &'a Mr,
+    kind: &Kind,
+    flags: c_uint,
+    new_pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_uint,
+) -> Result<Asked<'a>> {
     let asked = |bit| flags & bit != 0;
     if flags == 0 || flags & !IBV_REREG_MR_FLAGS_SUPPORTED != 0 {
         return Err(Failure::invalid("flags names nothing, or something unknown"));
     }
-    let mut kind = mr.kind();
-    let Kind::Region { access: old_access, iova: old_iova, .. } = &*kind else {
+    let Kind::Region { access: old_access, iova: old_iova, .. } = kind else {
         return Err(Failure::unsupported("a null region stays as it is"));
     };
     // SAFETY: the program does not change it meanwhile.
@@ -343,23 +409,7 @@ fn rereg(
         true => (addr, length, addr as u64),
         false => (old.addr, old.length, *old_iova),
     };
-    let new = register(to, addr, length, iova, access)?;
-    let key = new.region().map_or(0, MemoryRegion::lkey);
-    let before = std::mem::replace(&mut *kind, Kind::Region { region: new, access, iova });
-    if let Kind::Region { region, access, iova } = before {
-        if let Err((failure, left)) = region.end() {
-            if let Some(region) = left {
-                *kind = Kind::Region { region: *region, access, iova };
-                return Err(failure);
-            }
-            report("ibv_rereg_mr", &failure);
-        }
-    }
-    to.users.add();
-    old_pd.users.remove();
-    // SAFETY: as above.
-    unsafe { *mr.base.get() = Mr::base(to, addr, length, key) };
-    Ok(())
+    Ok(Asked { to, addr, length, iova, access })
 }
 
 /// Allocates a null region: it reads as zeros, and writes to it are discarded. Only its local key is valid.

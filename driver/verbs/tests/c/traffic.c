@@ -888,12 +888,12 @@ static void memory(struct side *s)
 		CHECK(mr = ibv_reg_mr(s->pd, mapped, 8192, both));
 		IS(write_of(s, qp, mr, (uintptr_t)mapped, 3000), IBV_WC_SUCCESS);
 		meet(s), meet(s);
-		/* 2: the same region with other memory, and other keys. */
+		/* 2: the same region with other memory, and its keys. */
 		uint32_t key = mr->rkey;
 
 		fill(s->memory, 3000, 12);
 		ZERO(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS, NULL, s->memory, 3000, 0));
-		CHECK(mr->rkey != key && mr->addr == s->memory && mr->length == 3000);
+		CHECK(mr->rkey == key && mr->lkey == key && mr->addr == s->memory && mr->length == 3000);
 		CHECK(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 1 << 31) == IBV_REREG_MR_ERR_INPUT);
 		IS(write_of(s, qp, mr, (uintptr_t)s->memory, 3000), IBV_WC_SUCCESS);
 		ZERO(ibv_dereg_mr(mr));

@@ -65,7 +65,7 @@ fn tools() -> Vec<Stock> {
         port: None,
         ..pair(name, program, options, Expect::Words(words))
     };
-    let two = |name, program, options: &[&str], bytes, rounds: u64| {
+    let two = |name: &str, program: &'static str, options: &[&str], bytes: u64, rounds: u64| {
         let rounds_word = rounds.to_string();
         let all: Vec<&str> = options.iter().copied().chain(["-n", &rounds_word]).collect();
         pair(name, program, &all, Expect::Pingpong { bytes, rounds })

@@ -85,15 +85,16 @@ pub fn check(row: &str, said: &str) -> Result<()> {
 /// A row of the table: counts of passed, skipped and failed, and the notes.
 type Row<'a> = ([u32; 3], &'a str);
 
-/// Rows of the page whose first cell is a module in backquotes, and whose next ones are numbers.
+/// A row of the table, if a line is one: its first cell is a module in backquotes, and its next ones are numbers.
+fn row(line: &str) -> Option<(&str, Row<'_>)> {
+    let cells: Vec<&str> = line.strip_prefix('|')?.split('|').map(str::trim).collect();
+    let module = cells.first()?.strip_prefix('`')?.strip_suffix('`')?;
+    let count = |index: usize| cells.get(index)?.parse::<u32>().ok();
+    Some((module, ([count(1)?, count(2)?, count(3)?], cells.get(4)?)))
+}
+
+/// The table of a page.
 fn table(page: &str) -> Result<BTreeMap<&str, Row<'_>>> {
-    let row = |line: &'_ str| -> Option<(&'_ str, Row<'_>)> {
-        let cells: Vec<&str> = line.strip_prefix('|')?.split('|').map(str::trim).collect();
-        let module = cells.first()?.strip_prefix('`')?.strip_suffix('`')?;
-        let count = |index: usize| cells.get(index)?.parse::<u32>().ok();
-        Some((module, ([count(1)?, count(2)?, count(3)?], *cells.get(4)?)))
-    };
-    // Lines live as long as the page.
     let rows: BTreeMap<&str, Row<'_>> = page.lines().filter_map(row).collect();
     ensure!(!rows.is_empty(), "docs/src/verbs.md has no table of the tests of pyverbs");
     Ok(rows)
