@@ -468,7 +468,8 @@ fn a_card_that_writes_to_itself_keeps_no_other_client_waiting() {
     }
     let done = a.cq.poll(&mut [Completion::default(); WRITES]).unwrap();
     assert!(done < WRITES, "it is under way still");
-    assert!(slowest < Duration::from_millis(250), "{slowest:?} for a read of a register");
+    // Of a machine that has much else to do: without turns it took as long as all WRITEs.
+    assert!(slowest < Duration::from_secs(2), "{slowest:?} for a read of a register");
     life_line.cut();
     drop((qa, a, other));
     exchange(&Node::open(&server.sockets[1], 2), &Node::open(&server.sockets[2], 3));
