@@ -15,10 +15,10 @@
 //! the program hears of it once. A message that comes twice while the program thinks gets an MRA. [`sidr`](super::sidr) has the lookup of
 //! datagram services.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::sidr::Lookup;
+use super::sidr::Lookups;
 use super::table::{Connection, Table};
 use crate::mad::{Drep, Dreq, Mad, Message, Mra, Rej, RejectReason, Rep, Req, Rtu, SidrRep, SidrReq};
 
@@ -142,7 +142,7 @@ pub struct Manager<P> {
     guid: u64,
     pub(super) timing: Timing,
     connections: Table<P>,
-    pub(super) lookups: BTreeMap<u32, Lookup<P>>,
+    pub(super) lookups: Lookups<P>,
     pub(super) services: BTreeSet<u64>,
     next_id: u32,
     out: VecDeque<Outgoing<P>>,
@@ -157,7 +157,7 @@ impl<P: Clone + Ord> Manager<P> {
             guid,
             timing,
             connections: Table::default(),
-            lookups: BTreeMap::new(),
+            lookups: Lookups::default(),
             services: BTreeSet::new(),
             next_id: seed,
             out: VecDeque::new(),
@@ -182,7 +182,7 @@ impl<P: Clone + Ord> Manager<P> {
 
     /// The peer of a connection or a lookup.
     pub fn peer(&self, id: u32) -> Option<&P> {
-        let lookup = || self.lookups.get(&id).map(|lookup| &lookup.peer);
+        let lookup = || self.lookups.get(id).map(|lookup| &lookup.peer);
         self.connections.get(id).map(|c| &c.peer).or_else(lookup)
     }
 
@@ -195,7 +195,7 @@ impl<P: Clone + Ord> Manager<P> {
         loop {
             let id = self.next_id;
             self.next_id = id.wrapping_add(1);
-            if id != 0 && self.connections.get(id).is_none() && !self.lookups.contains_key(&id) {
+            if id != 0 && self.connections.get(id).is_none() && self.lookups.get(id).is_none() {
                 return id;
             }
         }
@@ -392,7 +392,7 @@ impl<P: Clone + Ord> Manager<P> {
     /// Forgets a request without a word, so that the asker asks again.
     pub fn forget(&mut self, id: u32) {
         self.connections.remove(id);
-        self.lookups.remove(&id);
+        self.lookups.remove(id);
     }
 
     fn report(&mut self, id: u32, event: Event) {
@@ -675,8 +675,7 @@ impl<P: Clone + Ord> Manager<P> {
 
     /// When [`tick`](Self::tick) has something to do next.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        let lookups = self.lookups.values().filter_map(|lookup| lookup.deadline);
-        self.connections.next_deadline().into_iter().chain(lookups).min()
+        self.connections.next_deadline().into_iter().chain(self.lookups.next_deadline()).min()
     }
 
     /// Sends again what was not answered, and gives up what was not often enough.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two managers on a network that loses, doubles and delays messages, with programs that take their time.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -833,6 +835,34 @@ fn a_lookup_that_nobody_answers_is_given_up() {
     assert_eq!((pair.sides[0].poll_event(), pair.sides[0].connections()), (None, 0));
 }
 
+#[test]
+fn answers_to_lookups_are_kept_up_to_a_limit() {
+    let mut manager = Manager::new(1, 0xbb, Timing::default());
+    manager.listen(datagrams());
+    let lookup = |request_id| {
+        let req = SidrReq { request_id, service_id: datagrams(), ..SidrReq::default() };
+        Mad { transaction_id: 1, message: req.into() }
+    };
+    let count = MAX_WAITING as u32 + 10;
+    for n in 1..=count {
+        manager.receive(SOON * n, &3, &lookup(n));
+        let Some((id, Event::SidrRequested(_))) = manager.poll_event() else { panic!("asked") };
+        assert!(manager.answer(SOON * n, id, SidrRep::default()));
+    }
+    assert_eq!(manager.connections(), MAX_WAITING);
+    while manager.poll_transmit().is_some() {}
+    // The youngest is answered again; the oldest is a new one.
+    manager.receive(SOON * count, &3, &lookup(count));
+    assert!(sent(&mut manager).is_some() && manager.poll_event().is_none());
+    manager.receive(SOON * count, &3, &lookup(1));
+    assert!(sent(&mut manager).is_none() && manager.poll_event().is_some());
+    // Lookups that the program has not answered are not given up for others.
+    let mut manager = Manager::new(1, 0xbb, Timing::default());
+    manager.listen(datagrams());
+    (1..=count).for_each(|n| manager.receive(SOON, &3, &lookup(n)));
+    assert_eq!((manager.connections(), manager.poll_timeout()), (MAX_WAITING, None));
+}
+
 /// What a program may hear of one connection, and in which order. Whether that is all.
 fn is_story(events: &[&Event]) -> bool {
     // After the end comes nothing but the end of the time-wait.
@@ -1005,7 +1035,7 @@ proptest! {
         for id in manager.connections.ids().collect::<Vec<_>>() {
             manager.abandon(now, id);
         }
-        for id in manager.lookups.keys().copied().collect::<Vec<_>>() {
+        for id in manager.lookups.ids().collect::<Vec<_>>() {
             manager.abandon(now, id);
         }
         while let Some(next) = manager.poll_timeout() {

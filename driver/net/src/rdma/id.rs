@@ -418,8 +418,8 @@ impl Id {
             // What was bound to all addresses goes out from one of them.
             entry.local = entry.local.map(|local| SocketAddr::new(own, local.port()));
             entry.remote = Some(SocketAddr::new(remote, destination.port()));
-            (entry.phase, entry.deadline) = (Phase::ResolvingAddress, now + timeout);
         }
+        core.begin_to_resolve(key, now + timeout);
         core.resolve(now, net)?;
         self.shared.flush(core);
         Ok(())

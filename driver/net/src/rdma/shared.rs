@@ -8,7 +8,7 @@
 //!                 Channel <------+          +------------------------------------------+
 //! ```
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -121,6 +121,8 @@ pub(super) struct Core {
     answers: Queue,
     pub(super) ids: BTreeMap<u64, Entry>,
     by_cm: BTreeMap<u32, u64>,
+    /// Identifiers that are resolving an address.
+    resolving: BTreeSet<u64>,
     pending: VecDeque<Pending>,
     pub(super) ports: Ports,
     /// The card has no room for another message.
@@ -153,6 +155,7 @@ impl Shared {
                 answers: VecDeque::new(),
                 ids: BTreeMap::new(),
                 by_cm: BTreeMap::new(),
+                resolving: BTreeSet::new(),
                 pending: VecDeque::new(),
                 ports: Ports::default(),
                 full: false,
@@ -237,6 +240,7 @@ impl Shared {
             entry.report(EventKind::DeviceRemoval, status(Errno::NODEV), Param::None);
         }
         core.pending.clear();
+        core.resolving.clear();
     }
 
     /// Gives all connections, requests and lookups up: the other sides are told.
@@ -415,8 +419,7 @@ impl Core {
 
     /// When something is to be done, if nothing comes.
     fn next_deadline(&self, now: Duration) -> Option<Duration> {
-        let resolving = self.ids.values().filter(|entry| entry.phase == Phase::ResolvingAddress);
-        let resolving = resolving.map(|entry| entry.deadline);
+        let resolving = self.resolving.iter().filter_map(|key| self.ids.get(key)).map(|entry| entry.deadline);
         // A neighbour is asked again now and then, and a full queue looked at soon.
         let full = self.full.then(|| now + Duration::from_millis(1));
         let asks = !(self.pending.is_empty() && self.waiting.is_empty() && self.answers.is_empty());
@@ -424,17 +427,29 @@ impl Core {
         resolving.chain(full).chain(asks).chain(self.manager.poll_timeout()).min()
     }
 
+    /// An identifier looks for the way to its other side.
+    pub(super) fn begin_to_resolve(&mut self, key: u64, deadline: Duration) {
+        if let Some(entry) = self.ids.get_mut(&key) {
+            (entry.phase, entry.deadline) = (Phase::ResolvingAddress, deadline);
+            self.resolving.insert(key);
+        }
+    }
+
     /// Looks whether addresses that are being resolved are known by now.
     pub(super) fn resolve(&mut self, now: Duration, net: &Net) -> Result<()> {
-        for entry in self.ids.values_mut().filter(|entry| entry.phase == Phase::ResolvingAddress) {
+        let mut ways = Ways::new(net);
+        for key in std::mem::take(&mut self.resolving) {
+            let Some(entry) = self.ids.get_mut(&key) else { continue };
             let (Some(local), Some(remote)) = (entry.local, entry.remote) else { continue };
-            match known(net.try_way(local.ip(), remote.ip()))? {
+            match ways.to(Path { local: local.ip(), remote: remote.ip() })? {
                 Way::Known(way) => {
                     entry.way = Some(way);
                     entry.phase = Phase::AddressResolved;
                     entry.report(EventKind::AddressResolved, 0, Param::None);
                 }
-                Way::Asked if now < entry.deadline => {}
+                Way::Asked if now < entry.deadline => {
+                    self.resolving.insert(key);
+                }
                 failed => {
                     let errno = match failed {
                         Way::Nowhere => Errno::NETUNREACH,
