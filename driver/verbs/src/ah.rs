@@ -196,7 +196,7 @@ pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     0
 }
 
-/// The MAC address and the VLAN behind an address.
+/// The MAC address and the VLAN to which packets for an address go.
 ///
 /// # Safety
 /// The context is open, `attr` is valid, `eth_mac` has room for 6 bytes, `vid` is valid.

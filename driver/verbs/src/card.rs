@@ -95,7 +95,7 @@ pub fn forget_parent() {
 }
 
 impl Card {
-    /// Opens the card behind a bus, gives it its addresses, and starts the thread that reads its events. `files` are those of the bus.
+    /// Opens the card of a bus, gives it its addresses, and starts the thread that reads its events. `files` are those of the bus.
     pub fn open(bus: Box<dyn Bus>, files: Files, place: &Place) -> Result<&'static Self> {
         let lifeline = bus.lifeline().map_err(ferrowire::Error::from)?;
         let options =

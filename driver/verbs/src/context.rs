@@ -22,9 +22,9 @@ use crate::fork::{self, Files, INHERITED};
 use crate::log::say;
 use crate::queue::FdQueue;
 use crate::raw::Raw;
-use crate::{ah, channel, cq, cq_ex, mr, mw, parent, post, qp, query, srq, unsupported};
+use crate::{cq, cq_ex, mr, mw, parent, post, qp, query, srq, unsupported};
 
-/// Which way a context has to its card.
+/// How a context reaches its card.
 pub enum Backend {
     /// The card is this process's.
     Card(&'static Card),
@@ -303,9 +303,3 @@ fn extended() -> verbs_context {
         context: ibv_context::zeroed(),
     }
 }
-
-// Functions of the tables are in these modules too.
-const _: () = {
-    let _ = ah::ibv_create_ah;
-    let _ = channel::ibv_create_comp_channel;
-};

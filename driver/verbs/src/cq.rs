@@ -229,6 +229,19 @@ pub fn status(status: Coded<WcStatus>) -> ibv_wc_status {
     }
 }
 
+/// The status of a completion, which is of a success in most cases.
+#[inline]
+fn status_of(completion: &Completion) -> ibv_wc_status {
+    #[cold]
+    fn failure(completion: &Completion) -> ibv_wc_status {
+        status(completion.status())
+    }
+    match completion.is_success() {
+        true => IBV_WC_SUCCESS,
+        false => failure(completion),
+    }
+}
+
 /// Opcodes of verbs by those of the card. An unknown one is that of a SEND or of a receive.
 const OPCODES: [u8; 256] = {
     use CqeOpcode as C;
@@ -285,7 +298,7 @@ pub fn immediate(completion: &Completion) -> u32 {
 fn to_wc(completion: &Completion) -> ibv_wc {
     let mut wc = ibv_wc {
         wr_id: completion.wr_id(),
-        status: status(completion.status()),
+        status: status_of(completion),
         opcode: opcode(completion),
         vendor_err: completion.syndrome().into(),
         byte_len: completion.byte_len(),

@@ -297,7 +297,7 @@ pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
     while !unsafe { *list.add(entries - 1) }.is_null() {
         entries += 1;
     }
-    // SAFETY: it was made of a box of so many.
+    // SAFETY: it was made of a box with this number of entries.
     drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(list, entries)) });
 }
 

@@ -95,7 +95,7 @@ pub fn init() {
     if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
         let null = OwnedFd::from(null).into_raw_fd();
         if let Err(other) = NULL.compare_exchange(-1, null, Ordering::Relaxed, Ordering::Relaxed) {
-            // SAFETY: it was opened just now, and is no one else's.
+            // SAFETY: it was opened just now, and nothing else has it.
             drop(unsafe { OwnedFd::from_raw_fd(null) });
             debug_assert!(other >= 0);
         }

@@ -17,7 +17,7 @@
 //! | `service`, `neighbour`, `fork` | what the kernel does for other devices |
 //! | `strings`, `unsupported` | the rest |
 //! | `cm` | functions of librdmacm: its own page says which file has which |
-//! | `kern` | structures of the kernel, for programs that speak to its connection manager |
+//! | `kern` | structures of the kernel: functions that stock librdmacm imports; ours needs none of them |
 //!
 //! `cargo xtask verbs` builds the libraries. A panic ends the process with its message: it does not unwind into C.
 

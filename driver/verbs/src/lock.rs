@@ -21,7 +21,7 @@ const LOOKS: u32 = 100;
 
 /// A value that one thread has at a time: by a mutex, or because the program promised so.
 ///
-/// Posting and polling take it each time, so it is one exchange each way when nobody waits. It is never poisoned: a panic ends the process at the border
+/// Posting and polling take it each time, so it is one exchange each way when no thread waits. It is never poisoned: a panic ends the process at the border
 /// to C.
 pub struct Lock<T> {
     /// [`FREE`], [`TAKEN`] or [`AWAITED`].

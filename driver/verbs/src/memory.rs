@@ -87,7 +87,7 @@ mod tests {
             unsafe { mmap_anonymous(core::ptr::null_mut(), 4 * page, both, MapFlags::PRIVATE) }.unwrap();
         let at = start as usize;
         check(at + 1, 4 * page - 1, true).unwrap();
-        // SAFETY: nobody else has this memory.
+        // SAFETY: nothing else uses this memory.
         unsafe { mprotect(start.byte_add(page), page, MprotectFlags::READ) }.unwrap();
         check(at, 4 * page, false).unwrap();
         assert_eq!(check(at, 4 * page, true), Err(Errno::FAULT));

@@ -37,7 +37,7 @@ fn masks(service: Service, from: QpState, to: QpState) -> Option<(Mask, Mask)> {
     use QpState as S;
     use Service as T;
     let connected = matches!(service, T::Rc | T::Uc);
-    // Of the requester's attributes only RC has this one in so many places.
+    // Of these services RC alone has it, in several transitions.
     let timer = if service == T::Rc { RNR_TIMER } else { 0 };
     let paths = if connected { ALT | MIG } else { 0 };
     // What peers may do, or the key with which they may.

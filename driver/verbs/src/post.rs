@@ -14,7 +14,6 @@ use crate::ah::Ah;
 use crate::failure::{report, Failure, Result};
 use crate::mw;
 use crate::null::Null;
-use crate::pd::Pd;
 use crate::qp::{Inner, Qp, Receiver};
 
 /// Elements of a work request, at most.
@@ -317,7 +316,7 @@ unsafe fn send(
     } else {
         // SAFETY: as promised.
         let sges = unsafe { elements(wr.sg_list, wr.num_sge, &mut scratch.sges)? };
-        let null = qp.pd().null();
+        let null = qp.null();
         if null.is_used() {
             null.translate(sges, writes(&op))?;
         }
@@ -379,7 +378,7 @@ pub unsafe extern "C" fn post_send(
     let Inner { queue, scratch, forced, .. } = &mut *inner;
     let forced = *forced;
     let service = queue.service();
-    let simple = service != Service::Ud && !qp.pd().null().is_used();
+    let simple = service != Service::Ud && !qp.null().is_used();
     let mut batch = queue.start_post_send();
     let mut error = None;
     let mut next = wr;
@@ -426,12 +425,11 @@ pub unsafe extern "C" fn post_send(
 #[inline(always)]
 pub unsafe fn receives(
     call: &str,
-    pd: &Pd,
+    null: &Null,
     mut batch: PostRecv<'_>,
     wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    let null = pd.null();
     let simple = !null.is_used();
     let mut next = wr;
     while !next.is_null() {
@@ -495,7 +493,7 @@ pub unsafe extern "C" fn post_recv(
     let failure = match &mut *receiver {
         Receiver { queue: Some(queue), ready: true } => {
             // SAFETY: as promised.
-            return unsafe { receives(CALL, qp.pd(), queue.start_post_recv(), wr, bad_wr) };
+            return unsafe { receives(CALL, qp.null(), queue.start_post_recv(), wr, bad_wr) };
         }
         Receiver { queue: None, .. } => {
             Failure::invalid("its receives come from a shared receive queue; post them there")

@@ -15,6 +15,7 @@ use crate::count::Acks;
 use crate::cq::Cq;
 use crate::failure::{number, pointer, report, Failure, Result};
 use crate::lock::{Guard, Hold, Lock};
+use crate::null::Null;
 use crate::pd::Pd;
 use crate::post::Scratch;
 use crate::qp_ex::{self, Builder};
@@ -30,6 +31,8 @@ pub struct Qp {
     inner: Lock<Inner>,
     receiver: Lock<Receiver>,
     card: &'static Card,
+    /// The null regions of its domain, if it has any.
+    null: &'static Null,
     /// What the program has set last.
     attributes: Mutex<ibv_qp_attr>,
     /// The program may use the extended post interface.
@@ -191,6 +194,12 @@ impl Qp {
         }
     }
 
+    /// The null regions of its domain.
+    #[inline]
+    pub fn null(&self) -> &Null {
+        self.null
+    }
+
     /// The card.
     #[inline]
     pub fn card(&self) -> &'static Card {
@@ -289,6 +298,8 @@ impl Qp {
             inner: Lock::new(inner, single_threaded),
             receiver: Lock::new(receiver, single_threaded),
             card,
+            // SAFETY: a domain outlives its queue pairs.
+            null: unsafe { &*core::ptr::from_ref(pd.null()) },
             attributes: Mutex::new(ibv_qp_attr { cap: attr.cap, ..ibv_qp_attr::zeroed() }),
             extended,
             sq_sig_all: attr.sq_sig_all != 0,

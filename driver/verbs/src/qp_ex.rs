@@ -83,7 +83,7 @@ fn flush(qp: &Qp, inner: &mut Inner) -> Result<()> {
     let payload = match work.data {
         Data::Sges(count) => {
             let sges = &mut scratch.sges[..count];
-            qp.pd().null().translate(sges, writes(&work.op))?;
+            qp.null().translate(sges, writes(&work.op))?;
             Payload::Sges(sges)
         }
         Data::Inline => Payload::Inline(scratch.inline.bytes()),
@@ -158,7 +158,7 @@ unsafe fn quick(qp: *mut ibv_qp_ex, payload: Payload<'_>) -> bool {
     let shared = unsafe { Qp::of_ex(qp) };
     // SAFETY: this thread alone has it.
     let Some(Inner { queue, builder, .. }) = (unsafe { shared.session.get() }) else { return false };
-    if queue.service() == Service::Ud || shared.pd().null().is_used() || shared.card().is_dead() {
+    if queue.service() == Service::Ud || shared.null().is_used() || shared.card().is_dead() {
         return false;
     }
     let Some(work) = builder.work.take() else { return false };

@@ -133,7 +133,7 @@ pub fn mtu_of(code: ibv_mtu) -> Option<PathMtu> {
 /// `to` has room for `bytes`.
 unsafe fn copy_out<T>(from: &T, to: *mut u8, bytes: usize) {
     let common = bytes.min(size_of::<T>());
-    // SAFETY: both have so many bytes.
+    // SAFETY: both have `common` bytes.
     unsafe {
         core::ptr::copy_nonoverlapping(core::ptr::from_ref(from).cast::<u8>(), to, common);
         core::ptr::write_bytes(to.add(common), 0, bytes - common);
@@ -279,7 +279,7 @@ pub unsafe extern "C" fn ibv_query_gid(
     signed("ibv_query_gid", result)
 }
 
-/// The entry of a GID: all have the type RoCE v2. There is no network device of the kernel behind them.
+/// The entry of a GID: all have the type RoCE v2. No network device of the kernel has them.
 fn entry(index: usize, ip: std::net::Ipv6Addr) -> ibv_gid_entry {
     ibv_gid_entry {
         gid: ibv_gid { raw: ip.octets() },
@@ -417,7 +417,7 @@ pub unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port_num:
     signed("ibv_get_pkey_index", found)
 }
 
-/// Values of the device's clock: the card tells none.
+/// Values of the device's clock, which cannot be read.
 ///
 /// # Safety
 /// None is needed.

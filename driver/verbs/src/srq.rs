@@ -247,7 +247,7 @@ pub unsafe extern "C" fn post_srq_recv(
     }
     let mut queue = srq.queue.lock();
     // SAFETY: as promised.
-    unsafe { post::receives(CALL, srq.pd(), queue.start_post_recv(), wr, bad_wr) }
+    unsafe { post::receives(CALL, srq.pd().null(), queue.start_post_recv(), wr, bad_wr) }
 }
 
 const _: functions::ibv_create_srq = ibv_create_srq;

@@ -187,7 +187,7 @@ pub unsafe extern "C" fn ibv_rate_to_mbps(rate: ibv_rate) -> c_int {
     find(|known| known.0 == rate, |known| known.2).unwrap_or(-1)
 }
 
-/// The rate of so many Mb/s; `IBV_RATE_MAX` if there is none.
+/// The rate of a number of Mb/s; `IBV_RATE_MAX` if there is none.
 ///
 /// # Safety
 /// None is needed.

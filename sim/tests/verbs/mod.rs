@@ -56,7 +56,7 @@ struct Program(Child);
 impl Program {
     fn start(mut command: Command) -> Self {
         command.env("LD_LIBRARY_PATH", libraries()).env("FERROWIRE_LOG", "1");
-        // Addresses of whoever runs this do not count.
+        // Addresses in the settings of this user do not count.
         command.env("XDG_CONFIG_HOME", "/nowhere").env_remove("FERROWIRE_DEVICE");
         Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     }
@@ -185,6 +185,11 @@ fn the_extended_interfaces_post_and_poll_in_a_parent_domain_of_one_thread() {
 #[test]
 fn all_kinds_of_memory_are_registered_and_what_is_not_there_is_refused() {
     run("memory");
+}
+
+#[test]
+fn a_device_is_opened_twice_and_events_go_to_the_context_of_their_object() {
+    run("contexts");
 }
 
 #[test]

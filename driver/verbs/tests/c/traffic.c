@@ -861,11 +861,11 @@ static void memory(struct side *s)
 	qp = connected(s, IBV_QPT_RC, NULL);
 	meet(s);
 	if (s->server) {
-		for (int i = 0; i < 7; i++) {
+		for (int i = 0; i < 9; i++) {
 			meet(s);
 			if (i == 3)
 				CHECK(!memcmp(s->memory + 8192, constant, sizeof(constant)));
-			else if (i < 6)
+			else if (i != 6)
 				same(s->memory + 8192, 3000, 10 + i);
 			else
 				for (int at = 0; at < 3000; at++)
@@ -924,6 +924,22 @@ static void memory(struct side *s)
 		IS(write_of(s, qp, null, 0x12345678, 3000), IBV_WC_SUCCESS);
 		meet(s), meet(s);
 		ZERO(ibv_dereg_mr(null));
+		/* 7: what processes share. 8: huge pages, if the system has any. */
+		for (int i = 7; i < 9; i++) {
+			const int how = i == 7 ? MAP_SHARED | MAP_ANONYMOUS : MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB;
+			unsigned char *other = mmap(NULL, 2 << 20, PROT_READ | PROT_WRITE, how, -1, 0);
+			ibv_mr *region;
+
+			if (other == MAP_FAILED && i == 8)
+				other = mmap(NULL, 2 << 20, PROT_READ | PROT_WRITE, how & ~MAP_HUGETLB, -1, 0);
+			CHECK(other != MAP_FAILED);
+			CHECK(region = ibv_reg_mr(s->pd, other, 2 << 20, both | (i == 8 ? IBV_ACCESS_HUGETLB : 0)));
+			fill(other + (1 << 20), 3000, 10 + i);
+			IS(write_of(s, qp, region, (uintptr_t)other + (1 << 20), 3000), IBV_WC_SUCCESS);
+			ZERO(ibv_dereg_mr(region));
+			munmap(other, 2 << 20);
+			meet(s), meet(s);
+		}
 		/* What is not there. */
 		NO(ibv_reg_mr(s->pd, NULL, 100, both), EFAULT);
 		NO(ibv_reg_mr(s->pd, (void *)64, 100, both), EFAULT);
@@ -1915,6 +1931,74 @@ static void gone(struct side *s)
 	tell(s, &mark, 1);
 }
 
+/* Two contexts of one device, and a queue pair with two completion queues. */
+static void contexts(struct side *s)
+{
+	ibv_modify_cq_attr moderation = { .attr_mask = 1 << 5 };
+	ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 } };
+	ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
+	struct epoll_event ready = { .events = EPOLLIN };
+	struct pollfd first = { .events = POLLIN };
+	struct side second;
+	ibv_async_event event;
+	ibv_cq *receives;
+	ibv_send_wr wr;
+	ibv_sge sge;
+	ibv_wc wc;
+	ibv_qp *qp;
+	int queue;
+
+	set_up(s, 64);
+	second = *s;
+	CHECK(second.ctx = ibv_open_device(s->ctx->device));
+	CHECK(second.ctx != s->ctx && second.ctx->async_fd != s->ctx->async_fd);
+	CHECK(second.pd = ibv_alloc_pd(second.ctx));
+	/* The same memory once more. */
+	CHECK(second.mr = ibv_reg_mr(second.pd, s->memory, BYTES, IBV_ACCESS_LOCAL_WRITE));
+	CHECK(second.cq = ibv_create_cq(second.ctx, 4, NULL, NULL, 0));
+	CHECK(receives = ibv_create_cq(second.ctx, 4, NULL, NULL, 0));
+	IS(table(second.ctx)->modify_cq(receives, &moderation), EINVAL);
+	init.send_cq = second.cq;
+	init.recv_cq = receives;
+	CHECK(qp = ibv_create_qp(second.pd, &init));
+	to_init(&second, qp);
+	receive(&second, qp, 1, 8192, 64);
+	exchange(&second, qp);
+	to_rts(&second, qp);
+	meet(s);
+	fill(s->memory, 64, s->server);
+	sge = piece(&second, 0, 64);
+	wr = request(2, IBV_WR_SEND, &sge, 1);
+	post(qp, &wr);
+	wc = one(second.cq);
+	good(&wc, 2, IBV_WC_SEND);
+	wc = one(receives);
+	good(&wc, 1, IBV_WC_RECV);
+	same(s->memory + 8192, 64, !s->server);
+	CHECK(ops(second.cq).poll_cq(second.cq, 1, &wc) == 0 && ops(receives).poll_cq(receives, 1, &wc) == 0);
+	meet(s);
+	/* An event goes to the context of its object. */
+	ZERO(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY));
+	CHECK((queue = epoll_create1(0)) >= 0);
+	CHECK(!epoll_ctl(queue, EPOLL_CTL_ADD, second.ctx->async_fd, &ready));
+	CHECK(epoll_wait(queue, &ready, 1, PATIENCE * 1000) == 1);
+	IS(ibv_get_async_event(second.ctx, &event), 0);
+	CHECK(event.event_type == IBV_EVENT_SQ_DRAINED && event.element.qp == qp);
+	CHECK(epoll_wait(queue, &ready, 1, 0) == 0);
+	close(queue);
+	first.fd = s->ctx->async_fd;
+	CHECK(poll(&first, 1, 0) == 0);
+	ibv_ack_async_event(&event);
+	ZERO(ibv_destroy_qp(qp));
+	ZERO(ibv_destroy_cq(second.cq));
+	ZERO(ibv_destroy_cq(receives));
+	ZERO(ibv_dereg_mr(second.mr));
+	ZERO(ibv_dealloc_pd(second.pd));
+	IS(ibv_close_device(second.ctx), 0);
+	tear_down(s);
+}
+
 static void rc_ip(struct side *s)
 {
 	s->gid = 1;
@@ -1935,6 +2019,7 @@ static const struct {
 	{ "extended", extended }, { "memory", memory }, { "windows", windows }, { "errors", errors },
 	{ "forks", forks }, { "orphans", orphans }, { "threads", threads }, { "shared", shared }, { "busy", busy },
 	{ "gone", gone }, { "raw", raw }, { "rc-ip", rc_ip }, { "ud-ip", ud_ip },
+	{ "contexts", contexts },
 };
 
 int main(int argc, char **argv)
