@@ -454,6 +454,21 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_noted_as_long_as_a_card_has_it() {
+        use std::os::fd::AsRawFd as _;
+        let file = std::fs::File::open("/dev/zero").unwrap();
+        let noted = || {
+            let entries =
+                OWNED.iter().filter(|entry| entry.number.load(Ordering::Relaxed) == file.as_raw_fd());
+            entries.count()
+        };
+        let files = Files::note(&[file.as_raw_fd()]);
+        assert_eq!(noted(), 1);
+        drop(files);
+        assert_eq!(noted(), 0, "another file may have the number from now on");
+    }
+
+    #[test]
     fn pages_are_included_when_the_registration_ends() {
         // As a registration that excludes, whatever this kernel needs.
         let page = rustix::param::page_size();
