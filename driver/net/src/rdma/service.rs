@@ -209,11 +209,19 @@ impl Service {
         self.owner.shared.wake();
     }
 
-    /// The program ends: gives all connections, requests and lookups up, and waits a moment for the last messages to leave. Identifiers get no events of
-    /// this, and may still be used and destroyed.
+    /// The program ends: has the thread give all connections, requests and lookups up, and waits a moment for the last messages to leave. Identifiers get
+    /// no events of this, and may still be used and destroyed.
+    ///
+    /// This takes no lock: a program may end in a handler of a signal that has interrupted a call of this crate or of the driver. It waits a quarter of a
+    /// second at most.
     pub fn end(&self) {
-        self.owner.shared.abandon();
-        linger(&self.owner.shared);
+        let shared = &self.owner.shared;
+        shared.ending.store(true, Ordering::Release);
+        shared.wake();
+        let until = Instant::now() + LINGER + Duration::from_millis(50);
+        while !shared.ended.load(Ordering::Acquire) && Instant::now() < until {
+            std::thread::sleep(PAUSE);
+        }
     }
 
     /// What the card failed with, if it has.
@@ -283,15 +291,20 @@ fn run<R: Rest>(shared: &Shared, rest: Option<&R>, stop: &AtomicBool) {
             return Ok(());
         };
         // Armed before the last look: what comes after the look wakes the thread, and what came before it is seen. The wake-up of an owner that stops
-        // the thread may be among what was forgotten, so that is looked at, too.
+        // the thread, and that of a program that ends, may be among what was forgotten, so these are looked at, too.
         rest.arm(shared)?;
-        match shared.step()? || stopped() {
+        match shared.step()? || stopped() || shared.is_ending() {
             true => Ok(()),
             false => rest.sleep(shared),
         }
     };
     let _alarm = Alarm { shared, stop };
     while !stopped() {
+        if shared.is_ending() {
+            shared.abandon();
+            linger(shared);
+            shared.ended.store(true, Ordering::Release);
+        }
         if let Err(error) = turn() {
             return shared.fail(error.to_string());
         }

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -140,6 +140,10 @@ pub(crate) struct Shared {
     pub(super) owner: OnceLock<Weak<Owner>>,
     /// Wakes the thread, if it sleeps until an interrupt.
     pub(super) wake: OnceLock<OwnedFd>,
+    /// The program ends, and the thread is to tell the other sides.
+    pub(super) ending: AtomicBool,
+    /// It has, or it has nothing to tell any more.
+    pub(super) ended: AtomicBool,
 }
 
 impl Shared {
@@ -162,7 +166,14 @@ impl Shared {
                 failed: None,
                 me: me.clone(),
             };
-            Self { net: net.clone(), core: Mutex::new(core), owner: OnceLock::new(), wake: OnceLock::new() }
+            Self {
+                net: net.clone(),
+                core: Mutex::new(core),
+                owner: OnceLock::new(),
+                wake: OnceLock::new(),
+                ending: AtomicBool::new(false),
+                ended: AtomicBool::new(false),
+            }
         }))
     }
 
@@ -230,6 +241,7 @@ impl Shared {
     /// The card has failed: every identifier gets an event.
     pub(super) fn fail(&self, cause: String) {
         let mut core = self.core();
+        self.ended.store(true, Ordering::Release);
         // Once: both the thread and the owner of the card may see it.
         if core.failed.is_some() {
             return;
@@ -241,6 +253,11 @@ impl Shared {
         }
         core.pending.clear();
         core.resolving.clear();
+    }
+
+    /// Whether the thread has to tell the other sides that the program ends.
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Acquire) && !self.ended.load(Ordering::Acquire)
     }
 
     /// Gives all connections, requests and lookups up: the other sides are told.

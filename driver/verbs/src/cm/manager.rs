@@ -124,7 +124,7 @@ extern "C" fn end() {
     let manager = unsafe { LAST.load(Ordering::Acquire).as_ref() };
     if let Some(open) = manager.and_then(|manager| manager.open.get()) {
         // A forked child that ends is not the end of its parent's connections.
-        if open.process.check().is_ok() && open.service.failure().is_none() {
+        if open.process.check().is_ok() {
             open.service.end();
         }
     }
