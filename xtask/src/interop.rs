@@ -198,20 +198,33 @@ struct Outcome {
     logs: PathBuf,
 }
 
-/// What came of [`quick`].
+/// What came of [`quick`] or [`quick_programs`].
 #[derive(Debug)]
 pub enum Quick {
     /// Cases were run, with this exit code.
     Ran(u8),
-    /// Linux cannot be had here, for this reason.
+    /// Linux, or the programs, cannot be had here, for this reason.
     Skipped(String),
 }
 
-/// Runs the few cases, where kernel, tools and QEMU can be had, with the programs that were built for the tests.
+/// Suites with Linux in QEMU.
+const LINUX: [Suite; 5] = [Suite::Wire, Suite::Loss, Suite::Bus, Suite::Both, Suite::Board];
+
+/// Runs the few cases with Linux, where kernel, tools and QEMU can be had, with the programs that were built for the tests.
 pub fn quick() -> Result<Quick> {
-    match Peers::get(false) {
-        Ok(_) => {
-            let args = Args { quick: true, config: CONFIG.into(), ..Args::default() };
+    few(&LINUX, || Peers::get(false).map(drop))
+}
+
+/// Runs the few cases of the suite `verbs`, where Debian's packages can be had, with the programs that were built for the tests.
+pub fn quick_programs() -> Result<Quick> {
+    few(&[Suite::Verbs], || Programs::get().map(drop))
+}
+
+/// Runs the few cases of suites, if what they need can be had.
+fn few(suites: &[Suite], get: impl FnOnce() -> Result<()>) -> Result<Quick> {
+    match get() {
+        Ok(()) => {
+            let args = Args { quick: true, config: CONFIG.into(), suite: suites.to_vec(), ..Args::default() };
             try_all(&args, &chosen(&args)?, args.config.clone()).map(Quick::Ran)
         }
         Err(_) if workspace::interrupted() => Ok(Quick::Ran(130)),
@@ -336,5 +349,12 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), all.len());
+    }
+
+    #[test]
+    fn each_of_the_few_cases_is_of_a_step_of_the_tests() {
+        let quick: Vec<Suite> = cases().iter().filter(|case| case.quick()).map(|case| case.suite()).collect();
+        assert!(quick.iter().all(|suite| *suite == Suite::Verbs || LINUX.contains(suite)), "{quick:?}");
+        assert!(quick.contains(&Suite::Verbs) && quick.contains(&Suite::Wire), "{quick:?}");
     }
 }

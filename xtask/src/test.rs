@@ -63,6 +63,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let lints = || plain(clippy);
     let foreign = || tried(FOREIGN, foreign::attempt(&foreign::Args::default()));
     let linux = || tried(INTEROP, interop::quick());
+    let others = || tried(PROGRAMS, interop::quick_programs());
     let counts = || tried(INSTRUCTIONS, instructions::attempt());
     let mut steps: Vec<Step> = vec![("xtask setup", &tools)];
     if args.only.is_empty() {
@@ -88,6 +89,7 @@ pub fn run(args: &Args) -> Result<u8> {
     if args.only.is_empty() || args.only.contains(&Area::Interop) {
         // Alone on the machine, for guests have clocks.
         steps.push((INTEROP, &linux));
+        steps.push((PROGRAMS, &others));
     }
     let code = follow(&steps, full, &programs)?;
     skipped.take().iter().for_each(|line| eprintln!("{line}"));
@@ -149,7 +151,8 @@ const SOAK: &str = "run --quiet --bin ferrowire-sim -- soak --seconds 600";
 const LOOM: &str = "xtask loom";
 const INSTRUCTIONS: &str = "xtask instructions";
 const FOREIGN: &str = "xtask foreign";
-const INTEROP: &str = "xtask interop --quick";
+const INTEROP: &str = "xtask interop --quick --suite wire,loss,bus,both,board";
+const PROGRAMS: &str = "xtask interop --quick --suite verbs";
 
 fn plain(arguments: &str) -> Result<u8> {
     workspace::exit_code(cargo(arguments.split(' ')))
