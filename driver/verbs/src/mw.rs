@@ -268,9 +268,10 @@ mod tests {
     }
 
     #[test]
-    fn windows_have_remote_rights_only() {
+    fn windows_have_remote_rights_and_that_of_the_region_means_nothing() {
         let both = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
         assert_eq!(rights(both).unwrap(), AccessFlags::REMOTE_READ | AccessFlags::REMOTE_WRITE);
-        assert_eq!(rights(both | IBV_ACCESS_LOCAL_WRITE).unwrap_err().errno, Errno::INVAL);
+        assert_eq!(rights(both | IBV_ACCESS_LOCAL_WRITE).unwrap(), rights(both).unwrap());
+        assert_eq!(rights(both | IBV_ACCESS_MW_BIND).unwrap_err().errno, Errno::INVAL);
     }
 }
