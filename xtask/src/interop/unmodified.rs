@@ -42,8 +42,8 @@ enum Run {
     Pair,
     /// The same, but the first has no option but its port, and the second has the host as its first word, and its options after.
     Server,
-    /// Two programs of the connection manager: the first gets its address with this option, the second its peer's with that.
-    Managed { own: &'static str, peer: &'static str },
+    /// Two programs of the connection manager, with options for each, and whether the first one ends after its client.
+    Managed { own: &'static str, peer: &'static str, ends: bool },
     /// The program waits for events, of which one comes when the server of its card ends.
     Watch,
     /// Python runs tests of pyverbs.
@@ -170,7 +170,7 @@ impl Stock {
             Ok(command)
         };
         let (at_server, at_client): (Vec<&str>, Vec<&str>) = match self.run {
-            Run::Managed { own, peer } => (list::words(own, IP[0]), list::words(peer, IP[0])),
+            Run::Managed { own, peer, .. } => (list::words(own, IP[0]), list::words(peer, IP[0])),
             _ => (Vec::new(), vec!["localhost"]),
         };
         let [server_log, client_log] = ["server.log", "client.log"].map(|name| logs.join(name));
@@ -184,7 +184,9 @@ impl Stock {
         client.end(limit).with_context(|| why(&client_log))?;
         match self.run {
             // It serves the next client.
-            Run::Server => server.lives().with_context(|| why(&server_log))?,
+            Run::Server | Run::Managed { ends: false, .. } => {
+                server.lives().with_context(|| why(&server_log))?
+            }
             _ => server.end(limit).with_context(|| why(&server_log))?,
         }
         if self.expect.of_both() {

@@ -6,6 +6,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -17,6 +18,9 @@ use crate::workspace;
 
 /// The release that they are of.
 const SUITES: Suites = &["bookworm"];
+
+/// Form of the folder: another one when what is done with the packages changes.
+const FORM: u32 = 2;
 
 /// Package, version, and SHA-256 of its file.
 const PACKAGES: [(&str, &str, &str); 32] = [
@@ -100,6 +104,7 @@ impl Programs {
         let folder = workspace::target().join("programs");
         let recipe: String =
             PACKAGES.iter().map(|(name, version, hash)| format!("{name} {version} {hash}\n")).collect();
+        let recipe = format!("form {FORM}\n{recipe}");
         if fs::read_to_string(folder.join(STAMP)).is_ok_and(|stamp| stamp == recipe) {
             return Ok(Programs { folder });
         }
@@ -123,6 +128,9 @@ impl Programs {
         workspace::remove_folder(&files)?;
         workspace::remove_folder(&partial.join("apt"))?;
         uncompress(&partial.join(TESTS))?;
+        // Debian's own tool for alternatives makes this link.
+        let library = partial.join("usr/lib/libpsm1/libpsm_infinipath.so.1");
+        symlink("libpsm_infinipath.so.1.16", library).context("linking a library of libfabric")?;
         workspace::write_whole(&partial.join(STAMP), &recipe)?;
         workspace::remove_folder(&folder)?;
         fs::rename(&partial, &folder).context("putting the programs in their place")?;

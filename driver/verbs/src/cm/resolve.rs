@@ -8,6 +8,7 @@ use super::id::Id;
 use super::{address, zero};
 use crate::abi::*;
 use crate::failure::{Failure, Result};
+use crate::log::say;
 
 /// A time-out of C: milliseconds, none of which is negative.
 fn timeout(ms: c_int) -> Duration {
@@ -91,7 +92,11 @@ fn listen(id: &Id, backlog: c_int) -> Result<()> {
     // What is negative is as good as 0: as many as can be.
     let backlog = u32::try_from(backlog).unwrap_or(0);
     id.with(|id| id.listen(backlog))?;
-    id.show()
+    id.show()?;
+    if let Some(local) = id.with(|id| Ok(id.local()))? {
+        say!("rdma_listen: at {local}");
+    }
+    Ok(())
 }
 
 /// Takes requests: each is an event `CONNECT_REQUEST`.

@@ -6,9 +6,6 @@ use super::pyverbs::{self, Module};
 use super::{Run, Stock};
 use crate::interop::Case;
 
-/// Whether `librdmacm.so.1` has a connection manager: without one each of its calls answers `EOPNOTSUPP`, and the programs that need it are not run.
-const CONNECTION_MANAGER: bool = false;
-
 /// Variables with which UCX says what way it takes.
 const UCX_RC: &[(&str, &str)] =
     &[("UCX_TLS", "rc_v"), ("UCX_NET_DEVICES", "ferrowire0:1"), ("UCX_LOG_LEVEL", "info")];
@@ -29,15 +26,16 @@ pub fn cases() -> Vec<Box<dyn Case>> {
     all.extend(ucx());
     all.extend(pyverbs::modules().map(python));
     all.extend(openmpi());
-    if CONNECTION_MANAGER {
-        all.extend(managed());
-    }
+    all.extend(managed());
     all.into_iter().map(|case| Box::new(case) as Box<dyn Case>).collect()
 }
 
-/// Words of an option.
-pub fn words<'a>(option: &'a str, value: &'a str) -> Vec<&'a str> {
-    option.split_whitespace().chain(std::iter::once(value)).collect()
+/// Stands for the server's address in options of a [managed](Run::Managed) pair.
+const ADDRESS: &str = "ADDRESS";
+
+/// Words of options, with the server's address in its places.
+pub fn words<'a>(options: &'a str, address: &'a str) -> Vec<&'a str> {
+    options.split_whitespace().map(|word| if word == ADDRESS { address } else { word }).collect()
 }
 
 /// A pair with nothing special.
@@ -189,8 +187,9 @@ fn measured(operation: &str, service: &str, program: &'static str) -> Vec<Stock>
     if (operation, service, bandwidth) == ("send", "RC", true) {
         all.push(case("srq", &with("--use-srq"), vec![size], 100, 1));
     }
-    if CONNECTION_MANAGER && service != "UC" {
-        let managed = Run::Managed { own: "-R --bind_source_ip", peer: "-R" };
+    // The connection manager of perftest has no UC.
+    if service != "UC" {
+        let managed = Run::Managed { own: "-R", peer: "-R ADDRESS", ends: true };
         all.push(Stock { run: managed, ..case("managed", options, vec![size], 100, 1) });
     }
     all
@@ -303,7 +302,7 @@ fn openmpi() -> Vec<Stock> {
 /// Programs of the connection manager.
 fn managed() -> Vec<Stock> {
     let managed = |name, program, options: &[&str], own, peer, expect| Stock {
-        run: Run::Managed { own, peer },
+        run: Run::Managed { own, peer, ends: program != "cmtime" },
         port: None,
         ..pair(name, program, options, expect)
     };
@@ -313,8 +312,8 @@ fn managed() -> Vec<Stock> {
             name,
             "fi_pingpong",
             &["-p", "verbs", "-e", endpoint, "-I", "20", "-c"],
-            "-s",
-            "",
+            "-s ADDRESS",
+            "ADDRESS",
             Expect::Fabric { rounds: 20 },
         )
     };
@@ -323,40 +322,40 @@ fn managed() -> Vec<Stock> {
             "rping",
             "rping",
             &["-v", "-V", "-C", "10", "-S", "1000"],
-            "-s -a",
-            "-c -a",
+            "-s -a ADDRESS",
+            "-c -a ADDRESS",
             Expect::Rping { rounds: 10 },
         )),
         managed(
             "ucmatose",
             "ucmatose",
             &[],
-            "-b",
-            "-s",
+            "-b ADDRESS",
+            "-s ADDRESS",
             Expect::Words(&["data transfers complete", "return status 0"]),
         ),
         managed(
             "ucmatose-many",
             "ucmatose",
             &["-c", "10", "-C", "20", "-S", "1000"],
-            "-b",
-            "-s",
+            "-b ADDRESS",
+            "-s ADDRESS",
             Expect::Words(&["data transfers complete", "return status 0"]),
         ),
         managed(
             "udaddy",
             "udaddy",
             &[],
-            "-b",
-            "-s",
+            "-b ADDRESS",
+            "-s ADDRESS",
             Expect::Words(&["data transfers complete", "return status 0"]),
         ),
         managed(
             "cmtime",
             "cmtime",
             &["-c", "20"],
-            "-b",
-            "-s",
+            "-b ADDRESS",
+            "-s ADDRESS",
             Expect::Words(&["connect", "resolve_addr", "disconnect"]),
         ),
         Stock {
