@@ -170,7 +170,9 @@ impl Stock {
             Ok(command)
         };
         let (at_server, at_client): (Vec<&str>, Vec<&str>) = match self.run {
-            Run::Managed { own, peer, .. } => (list::words(own, IP[0]), list::words(peer, IP[0])),
+            Run::Managed { own, peer, .. } => {
+                (list::words(own, IP[0], &port), list::words(peer, IP[0], &port))
+            }
             _ => (Vec::new(), vec!["localhost"]),
         };
         let [server_log, client_log] = ["server.log", "client.log"].map(|name| logs.join(name));
@@ -198,7 +200,9 @@ impl Stock {
     /// Whether the server waits for its client: at a TCP port, or at one of the card's own stack, which it says.
     fn serves(&self, port: u16, log: &Path) -> bool {
         match self.run {
-            Run::Managed { .. } => read(&errors(log)).contains("rdma_listen"),
+            Run::Managed { own, .. } if !own.contains(list::PORT) => {
+                read(&errors(log)).contains("rdma_listen")
+            }
             _ => listens(port),
         }
     }

@@ -30,12 +30,17 @@ pub fn cases() -> Vec<Box<dyn Case>> {
     all.into_iter().map(|case| Box::new(case) as Box<dyn Case>).collect()
 }
 
-/// Stands for the server's address in options of a [managed](Run::Managed) pair.
-const ADDRESS: &str = "ADDRESS";
+/// Stands for a TCP port in options of a [managed](Run::Managed) pair.
+pub const PORT: &str = "PORT";
 
-/// Words of options, with the server's address in its places.
-pub fn words<'a>(options: &'a str, address: &'a str) -> Vec<&'a str> {
-    options.split_whitespace().map(|word| if word == ADDRESS { address } else { word }).collect()
+/// Words of options of a managed pair, with the server's address for `ADDRESS`, and a TCP port for `PORT`.
+pub fn words<'a>(options: &'a str, address: &'a str, port: &'a str) -> Vec<&'a str> {
+    let of = |word| match word {
+        "ADDRESS" => address,
+        PORT => port,
+        other => other,
+    };
+    options.split_whitespace().map(of).collect()
 }
 
 /// A pair with nothing special.
@@ -312,8 +317,8 @@ fn managed() -> Vec<Stock> {
             name,
             "fi_pingpong",
             &["-p", "verbs", "-e", endpoint, "-I", "20", "-c"],
-            "-s ADDRESS",
-            "ADDRESS",
+            "-B PORT",
+            "-P PORT localhost",
             Expect::Fabric { rounds: 20 },
         )
     };
@@ -356,7 +361,7 @@ fn managed() -> Vec<Stock> {
             &["-c", "20"],
             "-b ADDRESS",
             "-s ADDRESS",
-            Expect::Words(&["connect", "resolve_addr", "disconnect"]),
+            Expect::Words(&["resolve addr", "connect", "disconnect"]),
         ),
         Stock {
             run: Run::Alone,
