@@ -1016,7 +1016,7 @@ static void windows(struct side *s)
 		}
 		keys[0] = mw[0]->rkey;
 		/* What is refused takes nothing back. */
-		bind.bind_info.mw_access_flags = IBV_ACCESS_LOCAL_WRITE;
+		bind.bind_info.mw_access_flags = IBV_ACCESS_MW_BIND;
 		IS(ops(qp).bind_mw(qp, mw[0], &bind), EINVAL);
 		CHECK(mw[0]->rkey == keys[0]);
 		ibv_pd *other = ibv_alloc_pd(s->ctx);
