@@ -28,7 +28,7 @@ use super::{Case, Setting, Suite, Tried};
 pub use list::cases;
 
 /// The longest that a case may take: most take some seconds, and those of all sizes half a minute on a busy machine.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// Addresses of the cards: this one, and the next ones.
 const IP: [&str; 4] = ["10.7.0.1", "10.7.0.2", "10.7.0.3", "10.7.0.4"];

@@ -74,7 +74,7 @@ fn tools() -> Vec<Stock> {
         pair(name, program, &all, Expect::Pingpong { bytes, rounds })
     };
     let mut all = vec![
-        one("devices", "ibv_devices", &[], &["ferrowire0", "0200"]),
+        one("devices", "ibv_devices", &[], &["ferrowire0", "00fe00fffe000001"]),
         one(
             "devinfo",
             "ibv_devinfo",
@@ -181,8 +181,8 @@ fn measured(operation: &str, service: &str, program: &'static str) -> Vec<Stock>
         all.push(case("both", &with("-b"), vec![size], 100, 1));
         all.push(case("four", &with("-q 4"), vec![size], 50, 4));
     }
-    // The receiver of a WRITE has no completion to sleep for.
-    if bandwidth || operation != "write" {
+    // perftest has no events for WRITE.
+    if operation != "write" {
         all.push(case("events", &with("-e"), vec![size], 100, 1));
     }
     all.push(case("old-post", &with("--use_old_post_send"), vec![size], 100, 1));
@@ -395,8 +395,8 @@ mod tests {
         ] {
             assert!(names.contains(&name), "{name} is none of {names:?}");
         }
-        // WRITE has no latency with events, and atomics have one size.
-        assert!(!names.iter().any(|name| name.starts_with("write-lat") && name.ends_with("events")));
+        // WRITE has no events, and atomics have one size.
+        assert!(!names.iter().any(|name| name.starts_with("write-") && name.ends_with("events")));
         assert!(!names.contains(&"atomic-bw-rc-all"));
         let four = all.iter().find(|case| case.name == "send-bw-ud-four").unwrap();
         assert!(matches!(&four.expect, Expect::Perftest { sizes, iterations: 200 } if sizes == &[1024]));
