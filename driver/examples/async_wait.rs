@@ -60,7 +60,7 @@ pub fn run(args: &[String]) -> Result<String> {
                     sent = false;
                     continue;
                 }
-                // Its completion may come before or behind that of the message sent.
+                // Its completion may come before or after that of the message sent.
                 let message = loop {
                     let done = good(first(completions.next(), gone(&peer)).await?)?;
                     match done.kind() {
@@ -125,7 +125,7 @@ impl Completions {
 /// when it only waits.
 async fn gone(stream: &tokio::net::TcpStream) -> Result<Completion> {
     match stream.peek(&mut [0; 1]).await {
-        // It is at the barrier, which the lines behind read.
+        // It is at the barrier: the code after this reads the byte.
         Ok(1..) => pending().await,
         _ => Err("the other program is gone".into()),
     }

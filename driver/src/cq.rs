@@ -113,8 +113,8 @@ impl Size {
 
 /// A completion queue.
 ///
-/// `Send` and `Sync`; polling takes `&mut`, so who polls has it alone, and a poll takes no lock. Who wants to poll one
-/// queue from several threads puts it into a mutex, or better gives each thread a queue. Queue pairs whose completions come here may be
+/// `Send` and `Sync`; polling takes `&mut`, so one thread polls at a time, and a poll takes no lock. To poll one
+/// queue from several threads, put it into a mutex, or better give each thread a queue. Queue pairs whose completions come here may be
 /// made, by its [`target`](Self::target), used and destroyed by other threads meanwhile: the poll after one was made, reset or destroyed takes that
 /// over under a lock.
 ///

@@ -12,6 +12,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::UNIX_EPOCH;
@@ -89,17 +90,12 @@ pub fn build(debug: bool, out: Option<&Path>) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// A hash of a text (FNV-1a).
-fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
-}
-
 /// What the libraries are made of: this program, the C compiler's name, the crate as it was compiled last, and the facts of the ABI.
 fn stamp(archive: &Path, abi: &Path) -> Result<String> {
     let compiler = std::env::var("CC").unwrap_or_default();
-    let mut text = format!("{PRIVATE}\n{:016x}\ncompiler {compiler}\n", hash(include_str!("verbs.rs")));
+    let mut program = DefaultHasher::new();
+    include_str!("verbs.rs").hash(&mut program);
+    let mut text = format!("{PRIVATE}\n{:016x}\ncompiler {compiler}\n", program.finish());
     let mut add = |path: &Path| -> Result<()> {
         let about = fs::metadata(path).with_context(|| format!("reading {}", path.display()))?;
         let time = about.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -107,7 +107,7 @@ fn serial(port: &str) -> Result<Place, String> {
         None => (port, BAUD),
     };
     match path {
-        "" => Err("`serial:` needs a serial port behind it, as serial:/dev/ttyUSB1".into()),
+        "" => Err("`serial:` needs a serial port after it, as serial:/dev/ttyUSB1".into()),
         path => Ok(Place::Serial(path.into(), baud)),
     }
 }
@@ -120,7 +120,7 @@ impl FromStr for Place {
             return serial(port);
         }
         match text.strip_prefix("sim:") {
-            Some("") => Err("`sim:` needs the path of a socket behind it, as sim:ferrowire0.sock".into()),
+            Some("") => Err("`sim:` needs the path of a socket after it, as sim:ferrowire0.sock".into()),
             Some(path) => Ok(Place::Socket(path.into())),
             None => pci_address(text).map(Place::Pci).ok_or_else(|| {
                 format!("`{text}`: give a PCI address as 0000:03:00.0, `sim:SOCKET`, or `serial:PORT`")

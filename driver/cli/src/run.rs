@@ -20,8 +20,8 @@ use crate::failure::Failure;
 ///
 /// The program and all that it starts load libibverbs.so.1 and librdmacm.so.1 of this project, by LD_LIBRARY_PATH, and libferrowire_paths.so, by
 /// LD_PRELOAD, which answers for the files of the kernel that UCX looks at. A process has one card: that of `-d`, or
-/// the first that is free of those that `list` shows, so that several processes get a card each. A card has one process: another one that names the
-/// card is told that it is busy. With --observe a program can query a card that another process has, as ibv_devinfo does.
+/// the first that is free of those that `list` shows, so that several processes get a card each. A card has one process: another process that
+/// opens it gets EBUSY. With --observe a program can query a card that another process has, as ibv_devinfo does.
 ///
 /// The libraries are looked for beside this command, in ../lib/ferrowire, and in target/verbs of a build: `cargo xtask verbs` builds them.
 #[derive(Args, Debug)]

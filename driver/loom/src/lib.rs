@@ -3,7 +3,7 @@
 //! without `--cfg loom` there is nothing here.
 //!
 //! The modules are the driver's own files: a model cannot differ from what it is a model of. Three things are not in a model. The memory that the
-//! card writes is an array of atomics here. Commands and page lists are behind a mutex each, with no protocol of their own. Loom itself
+//! card writes is an array of atomics here. A mutex protects commands, and another one page lists; neither has a protocol of its own. Loom itself
 //! plays every order of steps, but not every value that an access weaker than sequentially consistent may see: a load may not see a store
 //! that comes after it (load buffering).
 #![cfg(all(test, loom))]
