@@ -22,7 +22,7 @@ use std::process::Command;
 use anyhow::{bail, Context, Result};
 use serde::Serialize;
 
-use crate::peers::{Peers, Programs};
+use crate::peers::{Newer, Peers, Programs};
 use crate::{cargo, setup, workspace};
 use capture::Again;
 use own::Place;
@@ -95,6 +95,8 @@ pub struct Setting {
     peers: OnceCell<Peers>,
     /// Programs for this machine, likewise.
     programs: OnceCell<Programs>,
+    /// Those of a newer Debian, likewise.
+    newer: OnceCell<Newer>,
     /// Folder of the libraries of verbs, likewise.
     libraries: OnceCell<PathBuf>,
     /// The card's configuration.
@@ -113,8 +115,8 @@ fn get_or_make<T>(cell: &OnceCell<T>, make: impl FnOnce() -> Result<T>) -> Resul
 
 impl Setting {
     fn new(config: String) -> Self {
-        let (peers, programs, libraries) = Default::default();
-        Self { peers, programs, libraries, config, waves: false }
+        let (peers, programs, newer, libraries) = Default::default();
+        Self { peers, programs, newer, libraries, config, waves: false }
     }
 
     /// Linux, its programs and QEMU.
@@ -125,6 +127,11 @@ impl Setting {
     /// Programs of Debian for this machine.
     pub fn programs(&self) -> Result<&Programs> {
         get_or_make(&self.programs, Programs::get)
+    }
+
+    /// Programs of a newer Debian.
+    pub fn newer(&self) -> Result<&Newer> {
+        get_or_make(&self.newer, Newer::get)
     }
 
     /// The folder of libibverbs.so.1 and its fellows.

@@ -3,6 +3,7 @@
 
 pub mod debian;
 mod initrd;
+mod newer;
 mod programs;
 
 use std::fs;
@@ -15,6 +16,7 @@ use anyhow::{bail, Context, Result};
 use crate::workspace;
 use debian::{Apt, Suites};
 pub use initrd::Files;
+pub use newer::Newer;
 pub use programs::Programs;
 
 /// Options of `peers`.

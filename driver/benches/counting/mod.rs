@@ -2,8 +2,8 @@
 //! Counts instructions by callgrind: each case is run by a process of its own under it, which counts inside [`counted`] alone. The figures are exact and the
 //! same in each run of one build.
 //!
-//! `-- --check` compares with the recorded counts, which are of one compiler, and fails where one is more than 5 % above its own. `-- --record` writes
-//! them anew.
+//! `-- --check` compares with the recorded counts, which are of one compiler, and fails where one is more than 5 % above its own, or if this is another
+//! compiler. `-- --record` writes them anew.
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -84,16 +84,31 @@ impl<R> Bench<R> {
             .ok_or_else(|| format!("{}: no count of {name}; write it with --record", self.recorded))
     }
 
+    /// Refuses to compare with the counts of another compiler.
+    fn same_compiler(&self, text: &str, compiler: &str) -> Result<(), String> {
+        let of = text.lines().find_map(|line| line.strip_prefix("compiler ")).unwrap_or("no compiler");
+        match of == compiler {
+            true => Ok(()),
+            false => Err(format!(
+                "{} has the counts of {of}, and this is {compiler}; take that one, or record with {} -- --record",
+                self.recorded, self.command
+            )),
+        }
+    }
+
     /// Measures all cases, prints them, and does with the counts what was asked for.
     fn all(&self, check: bool, record: bool) -> Result<(), String> {
         let kept = match check {
             true => std::fs::read_to_string(self.recorded).map_err(|e| format!("{}: {e}", self.recorded))?,
             false => String::new(),
         };
+        let compiler = compiler()?;
+        if check {
+            self.same_compiler(&kept, &compiler)?;
+        }
         let mut new = format!(
-            "# Instructions of each case of instructions.rs. Written by: {} -- --record\ncompiler {}\n",
+            "# Instructions of each case of instructions.rs. Written by: {} -- --record\ncompiler {compiler}\n",
             self.command,
-            compiler()?
         );
         let mut worse = Vec::new();
         println!("| case | instructions |\n|---|---|");
@@ -130,7 +145,7 @@ impl<R> Bench<R> {
         let has = |flag: &str| args.iter().any(|arg| arg == flag);
         if let Some(at) = args.iter().position(|arg| arg == "--run") {
             let case = args.get(at + 1).and_then(|name| self.cases.iter().find(|case| case.name == *name));
-            (self.run)(case.expect("a case's name behind --run"));
+            (self.run)(case.expect("a case's name after --run"));
             return ExitCode::SUCCESS;
         }
         if has("--test") {

@@ -63,6 +63,8 @@ struct Stock {
     /// The option by which the program is given a TCP port.
     port: Option<&'static str>,
     quick: bool,
+    /// The program is of a newer Debian, whose loader and C library run it.
+    newer: bool,
     /// What the client, or the only program, must have said, and what must not be there.
     expect: expect::Expect,
 }
@@ -93,6 +95,12 @@ impl Case for Stock {
 
 impl Stock {
     fn with_cards(&self, setting: &Setting, logs: &Path) -> Result<()> {
+        // What is fetched and built by the first case is none of its time.
+        setting.programs()?;
+        setting.libraries()?;
+        if self.newer {
+            setting.newer()?;
+        }
         let limit = Instant::now() + LIMIT;
         let count = if let Run::Mpi(_) = self.run { 4 } else { 2 };
         let mut up = setting.program("ferrowire-sim", logs);
@@ -134,6 +142,8 @@ impl Stock {
                 if self.run == Run::Pyverbs {
                     programs.python(&mut command);
                     command.arg(programs.python_program()).arg(programs.pyverbs_tests().join(self.program));
+                } else if self.newer {
+                    setting.newer()?.add(&mut command, self.program, setting.libraries()?);
                 } else {
                     command.arg(programs.program(self.program));
                 }

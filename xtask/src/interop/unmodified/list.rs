@@ -27,6 +27,7 @@ pub fn cases() -> Vec<Box<dyn Case>> {
     all.extend(pyverbs::modules().map(python));
     all.extend(openmpi());
     all.extend(managed());
+    all.extend(newer());
     all.into_iter().map(|case| Box::new(case) as Box<dyn Case>).collect()
 }
 
@@ -53,6 +54,7 @@ fn pair(name: &str, program: &'static str, options: &[&str], expect: Expect) -> 
         environment: &[],
         port: Some("-p"),
         quick: false,
+        newer: false,
         expect,
     }
 }
@@ -372,6 +374,31 @@ fn managed() -> Vec<Stock> {
         fabric("fi-pingpong-msg", "msg"),
         fabric("fi-pingpong-rdm", "rdm"),
     ]
+}
+
+/// Programs of the newer Debian of [`Newer`](crate::peers::Newer): the same, a few of each package.
+fn newer() -> Vec<Stock> {
+    let names = [
+        "devices",
+        "devinfo",
+        "rc-pingpong",
+        "ud-pingpong-events",
+        "srq-pingpong",
+        "write-bw-rc",
+        "write-bw-rc-managed",
+        "read-lat-rc",
+        "send-bw-rc-events",
+        "send-lat-ud",
+        "atomic-bw-rc",
+        "qperf-rc",
+        "rping",
+        "ucmatose",
+        "udaddy",
+    ];
+    let all = [tools(), perftest(), qperf(), managed()].into_iter().flatten();
+    all.filter(|case| names.contains(&case.name.as_str()))
+        .map(|case| Stock { name: format!("{}-newer", case.name), quick: false, newer: true, ..case })
+        .collect()
 }
 
 #[cfg(test)]
