@@ -185,6 +185,7 @@ fn core(
     replies.connect(context.reply);
     // Tables that commands write. Where that is a cycle later, who waits for what is gone to be quiet waits as long.
     let (cqs, eqs) = (cfg.looked(m, "cqs", commands.cqs), cfg.looked(m, "eqs", commands.eqs));
+    let cq_limits = cfg.looked(m, "cq_limits", commands.cq_limits);
     let srqs = SrqControl {
         entry: cfg.looked(m, "srqs", commands.srqs.entry),
         limit: cfg.looked(m, "srq_limits", commands.srqs.limit),
@@ -241,7 +242,7 @@ fn core(
     engine_faults.connect(crate::stream::arbiter(m, &|_: &QpFault| lit(1, 1), core.faults));
     let completions = crate::stream::arbiter(m, &|_: &Completion| lit(1, 1), core.completions);
     let completions = breath(&m.label("completions"), cfg.unhurried(), completions);
-    let writer = cq(m, cfg, completions, cqs.clone(), bells.cq);
+    let writer = cq(m, cfg, completions, cqs.clone(), cq_limits, bells.cq);
     writer_faults.connect(writer.faults);
     marks.connect(writer.marks);
     m.drive(&drained, m.delay("drained_now", &writer.drained));
@@ -253,7 +254,7 @@ fn core(
     let notices = breath(&m.label("notices"), cfg.unhurried(), writer.notices);
     let port = m.wire_of("port", &WritePort { valid: bits(1), fire: bits(1) });
     let events = event(m, cfg, notices, reports, cqs, eqs, bells.eq, port.clone());
-    m.drive(&events_busy, events.busy | eqs_written);
+    m.drive(&events_busy, events.busy | eqs_written | writer.changing);
     let mut writers = core.writes;
     writers.extend([writer.write, commands.write, events.write]);
     let write = dma::write(m, 1, writers);

@@ -36,6 +36,7 @@ pub const ALL_LAYOUTS: &[&Layout] = &[
     &queue::doorbell::eq::LAYOUT,
     &queue::command::LAYOUT,
     &queue::command::create_cq::LAYOUT,
+    &queue::command::modify_cq::LAYOUT,
     &queue::command::reg_mr::LAYOUT,
     &queue::command::create_qp::LAYOUT,
     &queue::command::modify_qp::LAYOUT,

@@ -125,6 +125,7 @@ proptest! {
             queue::send_wqe::sges::SendWqeSges queue::send_wqe::sge::Sge queue::RecvWqe queue::Cqe queue::Event
             queue::doorbell::sq::SqDoorbell queue::doorbell::rq::RqDoorbell queue::doorbell::cq::CqDoorbell
             queue::doorbell::eq::EqDoorbell queue::command::Command queue::command::create_cq::CreateCq
+            queue::command::modify_cq::ModifyCq
             queue::command::reg_mr::RegMr queue::command::create_qp::CreateQp
             queue::command::modify_qp::ModifyQp queue::command::set_av::SetAv
             queue::command::create_ah::CreateAh queue::command::create_srq::CreateSrq
@@ -142,6 +143,7 @@ proptest! {
             queue::send_wqe::sges::SendWqeSges queue::send_wqe::sge::Sge queue::RecvWqe queue::Cqe queue::Event
             queue::doorbell::sq::SqDoorbell queue::doorbell::rq::RqDoorbell queue::doorbell::cq::CqDoorbell
             queue::doorbell::eq::EqDoorbell queue::command::Command queue::command::create_cq::CreateCq
+            queue::command::modify_cq::ModifyCq
             queue::command::reg_mr::RegMr queue::command::create_qp::CreateQp
             queue::command::modify_qp::ModifyQp queue::command::set_av::SetAv
             queue::command::create_ah::CreateAh queue::command::create_srq::CreateSrq

@@ -25,8 +25,8 @@
 
 use super::dma::{write_entry, EntryWrite, Order};
 use super::{
-    pds, AhEntry, CommandControl, CommandProgress, CqEntry, EqEntry, SrqControl, SrqEntry, SrqStatus,
-    MAX_CQ_LOG2,
+    pds, AhEntry, CommandControl, CommandProgress, CqEntry, CqLimits, EqEntry, SrqControl, SrqEntry,
+    SrqStatus, MAX_CQ_LOG2,
 };
 use crate::config::RnicConfig;
 use crate::context::{QpFound, QpRecord, QpUpdate};
@@ -42,8 +42,8 @@ use crate::types::{
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream};
 use ferrowire_spec::qp_state::{AttributeBit, GSI_QKEY, GSI_QPN, RAW_QPN};
 use ferrowire_spec::queue::command::{
-    self as spec, alloc_mw, create_ah, create_cq, create_eq, create_qp, create_srq, modify_qp, modify_srq,
-    reg_mr, set_av, PathMtu,
+    self as spec, alloc_mw, create_ah, create_cq, create_eq, create_qp, create_srq, modify_cq, modify_qp,
+    modify_srq, reg_mr, set_av, PathMtu,
 };
 use ferrowire_spec::queue::command_completion::{self as completion, qp_summary, srq_summary};
 use ferrowire_spec::queue::{
@@ -98,6 +98,8 @@ pub struct CommandProcessor {
     pub pages: TableWrite<Sig>,
     /// Completion queues.
     pub cqs: TableWrite<CqEntry>,
+    /// How their events are moderated; with each that begins or ends its life: not.
+    pub cq_limits: TableWrite<CqLimits>,
     /// Event queues.
     pub eqs: TableWrite<EqEntry>,
     /// Shared receive queues.
@@ -161,7 +163,8 @@ enum State {
     WriteEvent,
     /// No shared receive queue that is gone is read any more.
     Settle,
-    /// An event queue, or another queue that has events, is gone when the event writer has nothing of it in its hands.
+    /// An event queue, or another queue that has events, is gone when the event writer has nothing of it in its hands; and the completion writer
+    /// goes by a completion queue's new limits.
     Quiet,
     /// The card's core is to begin anew, and this with it.
     Reclaim,
@@ -174,8 +177,9 @@ enum State {
 }
 
 /// What can be commanded.
-const KNOWN: [Op; 22] = [
+const KNOWN: [Op; 23] = [
     Op::CreateCq,
+    Op::ModifyCq,
     Op::DestroyCq,
     Op::RegMr,
     Op::DeregMr,
@@ -260,7 +264,7 @@ struct Incoming {
     misaligned: Sig,
 }
 
-/// Takes and executes commands. `removed`: a removal has ended; `events_busy`: an event is on its way; `srq_status`: of the shared receive queue that is asked for;
+/// Takes and executes commands. `removed`: a removal has ended; `events_busy`: an event is on its way, or new limits of a completion queue; `srq_status`: of the shared receive queue that is asked for;
 /// `srqs_busy`: one that is gone may still be read; `psns`: of the queue pair `asked_qp`; `reclaimed`: it was a command that made the core begin anew.
 #[module]
 #[allow(clippy::too_many_arguments)]
@@ -305,6 +309,7 @@ pub fn command(
     let object = get(&spec::LAYOUT, &spec::OBJECT);
     let of_qp = any_op(&[Op::CreateQp, Op::ModifyQp, Op::SetAv, Op::QueryQp, Op::DestroyQp]).named("of_qp");
     let of_cq = any_op(&[Op::CreateCq, Op::DestroyCq]);
+    let names_cq = of_cq | op(Op::ModifyCq);
     let of_eq = any_op(&[Op::CreateEq, Op::DestroyEq]);
     let of_srq = any_op(&[Op::CreateSrq, Op::ModifySrq, Op::DestroySrq, Op::QuerySrq]);
     let of_ah = any_op(&[Op::CreateAh, Op::DestroyAh]);
@@ -365,6 +370,7 @@ pub fn command(
     let key_write = WritePort::new(m, "key_write", key_index.trunc(key_bits), &owned_key);
     let staged_write = WritePort::new(m, "staged_write", object.trunc(qp_bits), &staged_shape);
     let cqs = WritePort::new(m, "cqs_out", object.trunc(cq_bits), &CqEntry::of());
+    let cq_limits = WritePort::new(m, "cq_limits_out", object.trunc(cq_bits), &CqLimits::of());
     let eqs = WritePort::new(m, "eqs_out", object.trunc(eq_bits), &EqEntry::of());
     let srqs = WritePort::new(m, "srqs_out", object.trunc(srq_bits), &SrqEntry::of());
     let keys = WritePort::new(m, "keys_out", key_index.trunc(key_bits), &KeyEntry::of(cfg));
@@ -408,7 +414,7 @@ pub fn command(
     let ref_recv = counts_up.then(recv_cqn.trunc(cq_bits), qp.attributes.recv_cq);
     let cq_at = m.wire("cq_at", cq_bits);
     m.set(&cq_at, ref_recv);
-    m.when(at_look, |m| m.set(&cq_at, of_cq.then(object.trunc(cq_bits), send_cqn.trunc(cq_bits))))
+    m.when(at_look, |m| m.set(&cq_at, names_cq.then(object.trunc(cq_bits), send_cqn.trunc(cq_bits))))
         .otherwise_when(state.is(State::LookAgain), |m| m.set(&cq_at, recv_cqn.trunc(cq_bits)))
         .otherwise_when(state.is(State::ReadSend), |m| m.set(&cq_at, ref_send));
     let reads_cq = state.is_any(&[State::Look, State::LookAgain, State::ReadSend, State::ReadRecv]);
@@ -440,8 +446,8 @@ pub fn command(
     let qp_range = in_range(object, qp_bits);
     checks.refuse(of_qp & !qp_range, Status::BadObject, Attribute::Object);
     checks.refuse(of_qp & qp.exists.eq(op(Op::CreateQp)), Status::BadObject, Attribute::Object);
-    checks.refuse(of_cq & !in_range(object, cq_bits), Status::BadObject, Attribute::Object);
-    checks.refuse(of_cq & first_queue.exists.eq(op(Op::CreateCq)), Status::BadObject, Attribute::Object);
+    checks.refuse(names_cq & !in_range(object, cq_bits), Status::BadObject, Attribute::Object);
+    checks.refuse(names_cq & first_queue.exists.eq(op(Op::CreateCq)), Status::BadObject, Attribute::Object);
     checks.refuse(op(Op::DestroyCq) & first_queue.users.any(), Status::Busy, Attribute::Object);
     let eq_range = in_range(object, eq_bits) & object.any();
     checks.refuse(of_eq & !eq_range, Status::BadObject, Attribute::Object);
@@ -823,6 +829,7 @@ pub fn command(
         m.when(within(cfg.cqs), |m| {
             cq_write.write(m, at(cq_bits), &owned_cq.zeros());
             cqs.write(m, at(cq_bits), &CqEntry::of().zeros());
+            cq_limits.write(m, at(cq_bits), &CqLimits::of().zeros());
         });
         m.when(within(cfg.eqs), |m| {
             eq_write.write(m, at(eq_bits), &nobody(0));
@@ -951,7 +958,7 @@ pub fn command(
         m.when(held, |m| go(m, State::Release));
         let of_domain = [Op::CreateQp, Op::DestroyQp, Op::CreateSrq, Op::DestroySrq];
         m.when(any_op(&of_domain) | of_key | of_ah, |m| go(m, State::ReadPd));
-        m.when(any_op(&[Op::DestroyCq, Op::DestroyEq]), |m| go(m, State::Quiet));
+        m.when(any_op(&[Op::DestroyCq, Op::DestroyEq, Op::ModifyCq]), |m| go(m, State::Quiet));
         m.when(of_cq & ref_eq.any(), |m| go(m, State::ReadEvent));
     });
     m.when(here & of_pd, |m| {
@@ -969,6 +976,11 @@ pub fn command(
             eqn,
         };
         cqs.write(m, at, &entry);
+    });
+    m.when(here & names_cq, |m| {
+        use modify_cq::*;
+        let given = |f: &Field| get(&LAYOUT, f) & op(Op::ModifyCq).repeat(16);
+        cq_limits.write(m, object.trunc(cq_bits), &CqLimits::new(given(&COUNT), given(&PERIOD_US)));
     });
     m.when(here & of_eq, |m| {
         use create_eq::*;
@@ -1140,7 +1152,7 @@ pub fn command(
     let taken = done.fire();
     let write = write_entry(m, cfg, Order::Event, done);
     let (vectors, keys, cqs, eqs) = (vectors.table(), keys.table(), cqs.table(), eqs.table());
-    let ahs = ahs.table();
+    let (ahs, cq_limits) = (ahs.table(), cq_limits.table());
     let arms = here & any_op(&[Op::CreateSrq, Op::ModifySrq]);
     let limit = TableWrite { enable: arms, index: object.trunc(srq_bits), entry: limit };
     let srqs = SrqControl { entry: srqs.table(), limit, query: object.trunc(srq_bits) };
@@ -1158,6 +1170,7 @@ pub fn command(
         removals,
         pages,
         cqs,
+        cq_limits,
         eqs,
         srqs,
         asked_qp: object.trunc(qp_bits),

@@ -8,7 +8,8 @@
 //!  arms --------->|            ^       ^        |  |       +------- behind it ---> notices
 //!    ^                         |       |        |  +--> row: producer, armed, newest notable entry
 //!    +-- doorbell -------------|--> consumers   +--> faults ---> gather ---> faults
-//!  CREATE_CQ ------------------+
+//!  CREATE_CQ, MODIFY_CQ -------+         |
+//!     late <-- periods <-- first waits --+
 //! ```
 //!
 //! A CQE is written by 32 / `beat_bytes` beats, or by one. Completions leave in the order in which they came. Two CQEs
@@ -28,6 +29,11 @@
 //! waits for neither: its consumer is written as it comes, and what it arms waits in a place that each CQ has; arms that come
 //! meanwhile join it. A look takes 2 cycles.
 //!
+//! Of a CQ that is moderated ([`moderation`](super::moderation)) entries may wait: it tells when one more than `spare` of the kind that it is armed for have come since, or
+//! the period after the first of them is over. What is there already when it is armed counts as if it came then: behind the consumer
+//! all entries, or one notable one, however many there are. A doorbell that arms it again counts anew, and does not put off the end
+//! of the period. New limits hold at once.
+//!
 //! A CQ that has no free entry by the consumer index of the last doorbell, when a completion comes, is overrun: it tells so, and takes
 //! nothing any more until it is created again. Each QP with a completion that is lost goes to the error state (`faults`), for
 //! it must not go on; faults that have not left are forgotten with the life of their QP. Nothing is overwritten.
@@ -37,7 +43,8 @@
 
 use super::dma::{write_entry, EntryWrite, Order};
 use super::event::Report;
-use super::{CqDoorbell, CqEntry};
+use super::moderation::moderation;
+use super::{CqDoorbell, CqEntry, CqLimits};
 use crate::config::RnicConfig;
 use crate::fields::assemble;
 use crate::stream::{gather, Flagged, Forget};
@@ -67,6 +74,8 @@ pub struct CqWriter {
     pub reports: Stream<Report>,
     /// QPs in SQD that have nothing in progress any more.
     pub marks: Stream<Mark>,
+    /// Limits have changed that do not hold yet.
+    pub changing: Sig,
 }
 
 /// What has been decided: an entry that has its place, or none, and what is to be told behind it.
@@ -99,6 +108,10 @@ struct Row {
     solicited: Sig,
     /// It was overrun.
     broken: Sig,
+    /// It is armed, and entries wait to be told of.
+    waits: Sig,
+    /// How many.
+    waiting: Sig,
 }
 
 /// Bits of an index within a queue.
@@ -111,6 +124,7 @@ pub fn cq(
     cfg: &RnicConfig,
     completion: Stream<Completion>,
     create: TableWrite<CqEntry>,
+    limits: TableWrite<CqLimits>,
     doorbell: Stream<CqDoorbell>,
 ) -> CqWriter {
     m.discard(&create.entry.doorbell_page);
@@ -122,10 +136,15 @@ pub fn cq(
         next: lit(1, 0),
         solicited: lit(1, 0),
         broken: lit(1, 0),
+        waits: lit(1, 0),
+        waiting: lit(16, 0),
     };
     let places = m.mem("places", cfg.cqs, &shape).init(vec![]).build();
     let rows = m.mem("rows", cfg.cqs, &fresh).init(vec![]).build();
     let consumers = m.mem("consumers", cfg.cqs, &bits(32)).init(vec![]).build();
+
+    let spares = m.mem("spares", cfg.cqs, &bits(16)).init(vec![]).build();
+    spares.write(limits.enable, limits.index, &limits.entry.spare);
 
     let place = Place { valid: create.entry.valid, base: create.entry.base, log2: create.entry.log2 };
     places.write(create.enable, create.index, &place);
@@ -140,33 +159,44 @@ pub fn cq(
         &create.enable.then(lit(32, 0), doorbell.consumer),
     );
     let created = m.delay("created", &Forget { valid: create.enable, row: create.index });
-    let looks = gather(&m.label("arming"), cfg.cqs, arms, created);
+    let armed = gather(&m.label("arming"), cfg.cqs, arms, created);
+    // A CQ that moderation asks for: before the others, for each such look uses an arming up or has cost a command.
+    let waits =
+        m.wire_of("waits", &TableWrite { enable: bits(1), index: bits(cfg.cq_bits()), entry: bits(1) });
+    let moderated = moderation(m, cfg, limits, waits.clone());
+    let looks_valid = armed.valid | moderated.looks.valid;
 
     // Completions and looks take turns.
     let deciding = m.reg("deciding", 1).reset(0);
     let held = m.reg_of("held", &completion.payload);
     let looking = m.reg("looking", 1).no_reset();
     let arming = m.reg("arming", 2).no_reset();
+    let late = m.reg("late", 1).no_reset();
     let looks_next = m.reg("looks_next", 1).reset(0);
     // One is taken in the cycle of a decision that waits for nothing, so that nobody waits for the write channel in that cycle.
     let sure = m.wire("sure", 1);
-    completion.accept((!deciding | sure) & !(looks.valid & looks_next));
-    looks.accept(!deciding & (looks_next | !completion.valid));
+    completion.accept((!deciding | sure) & !(looks_valid & looks_next));
+    let may_look = !deciding & (looks_next | !completion.valid);
+    moderated.looks.accept(may_look);
+    armed.accept(may_look & !moderated.looks.valid);
+    let looks = looks_valid & may_look;
+    let looked_row = moderated.looks.valid.then(moderated.looks.row, armed.row);
     m.when(completion.fire(), |m| {
         m.set_all(&held, &completion.payload);
         m.set(&looking, 0);
         m.set(&looks_next, 1);
     });
-    m.when(looks.fire(), |m| {
-        m.set(&held.cq, looks.row);
-        m.set(&arming, looks.flags);
+    m.when(looks, |m| {
+        m.set(&held.cq, looked_row);
+        m.set(&arming, armed.flags & !moderated.looks.valid.repeat(2));
+        m.set(&late, moderated.looks.flags);
         m.set(&looking, 1);
         m.set(&looks_next, 0);
     });
     // What is held is looked at anew each cycle: consumers go on, and a CQ may be created meanwhile.
-    let starts = completion.fire() | looks.fire();
+    let starts = completion.fire() | looks;
     let read = starts | deciding;
-    let wanted = (deciding & !sure).then(held.cq, looks.fire().then(looks.row, completion.cq));
+    let wanted = (deciding & !sure).then(held.cq, looks.then(looked_row, completion.cq));
     let row_after = m.wire_of("row_after", &fresh);
     let changes = m.wire("changes", 1);
     rows.write(
@@ -177,6 +207,7 @@ pub fn cq(
     let place = cfg.looked(m, "place", places.read(m, read, wanted, Collision::New));
     let row = cfg.looked(m, "row", rows.read(m, read, wanted, Collision::New));
     let consumer = cfg.looked(m, "consumer", consumers.read(m, read, wanted, Collision::New));
+    let spare = cfg.looked(m, "spare", spares.read(m, read, wanted, Collision::New));
 
     // What was decided, on its way out.
     let made_valid = m.reg("made_valid", 1).reset(0);
@@ -228,11 +259,20 @@ pub fn cq(
     let written = (completes & fits).named("written");
     let lost = (completes & !fits).named("lost");
     let overruns = lost & place.valid & !row.broken;
+    // An entry uses up what is spare, or waits.
+    let spent = cfg.looked(m, "spent", row.waiting.ge(spare));
+    let wakes = written & told_of_entry;
+    // A look for a doorbell: what is there is enough, or waits.
+    let arms = arming.any();
     let (next, solicited) = (row.next | arming.bit(0), row.solicited | arming.bit(1));
-    let told_at_once = place.valid & ((next & gap.any()) | (solicited & row.since.zext(32).lt(gap)));
-    let told_at_once = cfg.looked(m, "told_at_once", told_at_once);
+    let there = place.valid & ((next & gap.any()) | (solicited & row.since.zext(32).lt(gap)));
+    let enough = next.then(spare.zext(32).lt(gap), !spare.any());
+    let (there, enough) = (cfg.looked(m, "there", there), cfg.looked(m, "enough", enough));
+    // A look for moderation: the time is over, or fewer may wait than do.
+    let beyond = cfg.looked(m, "beyond", spare.lt(row.waiting));
     let looked = decide & looking;
-    let tells = (written & told_of_entry) | (looked & told_at_once);
+    let told_of_look = arms.then(there & enough, (row.waits & late) | beyond);
+    let tells = (wakes & spent) | (looked & told_of_look);
 
     m.drive(&changes, decide & (looking | !held.marker));
     let counted = row.since.all().then(row.since, row.since + 1);
@@ -241,6 +281,14 @@ pub fn cq(
     m.drive(&row_after.next, looking.then(next, row.next) & !tells);
     m.drive(&row_after.solicited, looking.then(solicited, row.solicited) & !tells);
     m.drive(&row_after.broken, row.broken | overruns);
+    let rearms = looking & arms;
+    let waits_after = !tells & rearms.then(there, row.waits | wakes);
+    m.drive(&row_after.waits, waits_after);
+    let waiting = next.then(gap.trunc(16), lit(16, 1));
+    m.drive(&row_after.waiting, waits_after.repeat(16) & rearms.then(waiting, row.waiting + wakes.zext(16)));
+    m.drive(&waits.enable, create.enable | (decide & (waits_after.ne(row.waits) | (looking & !arms & late))));
+    m.drive(&waits.index, create.enable.then(create.index, held.cq));
+    m.drive(&waits.entry, !create.enable & waits_after);
 
     let phase = !row.producer.bit_at(place.log2);
     let mask = !lit(1, 1).repeat(INDEX).shl_by(place.log2);
@@ -318,7 +366,8 @@ pub fn cq(
     let reports =
         last.map(|qpn| Report { kind: lit(8, EventKind::LastWqe.code()), object: *qpn, cause: lit(8, 0) });
     let write = write_entry(m, cfg, Order::Completion, entry);
-    CqWriter { write, written, dropped: lost, drained, notices, faults, reports, marks: mark }
+    let changing = moderated.changing;
+    CqWriter { write, written, dropped: lost, drained, notices, faults, reports, marks: mark, changing }
 }
 
 #[cfg(test)]

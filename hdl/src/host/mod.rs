@@ -8,6 +8,7 @@ pub mod csr;
 pub mod dma;
 pub mod doorbell;
 pub mod event;
+pub mod moderation;
 pub mod pcie;
 pub mod pcie4;
 pub mod ports;

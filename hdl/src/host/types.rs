@@ -3,7 +3,7 @@
 
 use crate::config::RnicConfig;
 use crate::types::TableWrite;
-use ferrowire_rtl::{bits, Bundle, Sig};
+use ferrowire_rtl::{bits, lit, Bundle, Sig};
 
 /// Largest `max_rd_atomic` and `max_dest_rd_atomic`.
 pub const MAX_RD_ATOMIC: u32 = 16;
@@ -35,6 +35,32 @@ impl CqEntry {
     /// The shape.
     pub fn of() -> Self {
         CqEntry { valid: bits(1), base: bits(64), log2: bits(5), doorbell_page: bits(16), eqn: bits(8) }
+    }
+}
+
+/// How the events of a completion queue are moderated, as MODIFY_CQ gives it.
+#[derive(Clone, Bundle)]
+pub struct CqLimits {
+    /// Entries that an armed queue may have without telling: one fewer than make an event; 0: it is not moderated.
+    pub spare: Sig,
+    /// For how long the first of them may wait, in microseconds.
+    pub period_us: Sig,
+}
+
+impl CqLimits {
+    /// The shape.
+    pub fn of() -> Self {
+        CqLimits { spare: bits(16), period_us: bits(16) }
+    }
+
+    /// The command processor's writes.
+    pub fn write_of(cfg: &RnicConfig) -> TableWrite<Self> {
+        TableWrite { enable: bits(1), index: bits(cfg.cq_bits()), entry: CqLimits::of() }
+    }
+
+    /// Of a count and a period, of which one that is 0 asks for no moderation.
+    pub fn new(count: Sig, period_us: Sig) -> Self {
+        CqLimits { spare: (count.any() & period_us.any()).then(count - 1, lit(16, 0)), period_us }
     }
 }
 

@@ -50,6 +50,8 @@ crate::table::codes! {
     DestroyEq = 0x14, "DESTROY_EQ";
     /// Ask for a shared receive queue's limit and how far it is. Object: SRQN.
     QuerySrq = 0x15, "QUERY_SRQ";
+    /// Moderate the events of a completion queue: from now on, also of what it is armed for. Object: CQN.
+    ModifyCq = 0x16, "MODIFY_CQ";
     /// Remove every object of every kind, the event queues included.
     ResetAll = 0x20, "RESET_ALL";
 }
@@ -100,6 +102,7 @@ impl CommandOpcode {
     pub const fn layout(self) -> &'static crate::table::Layout {
         match self {
             Self::CreateCq => &create_cq::LAYOUT,
+            Self::ModifyCq => &modify_cq::LAYOUT,
             Self::RegMr => &reg_mr::LAYOUT,
             Self::AllocMw => &alloc_mw::LAYOUT,
             Self::CreateQp => &create_qp::LAYOUT,
@@ -173,6 +176,39 @@ crate::table::layout! {
     RSVD3 rsvd3: u64 @ 384, 64, RSVD;
     /// Reserved.
     RSVD4 rsvd4: u64 @ 448, 64, RSVD;
+}
+
+crate::table::layout! {
+    /// `MODIFY_CQ`: an armed queue tells when `count` entries of the kind that it is armed for are there, or `period_us` after the first of
+    /// them, whichever is first. Count 0 or 1, or period 0: at once, as after `CREATE_CQ`.
+    mod modify_cq;
+    struct ModifyCq, "modify_cq", Little, 64 bytes, "host interface";
+    /// One of [`super::CommandOpcode`].
+    OPCODE opcode: u8 @ 0, 8, RW = 0x16;
+    /// Reserved.
+    FLAGS flags: u8 @ 8, 8, RSVD;
+    /// Comes back in the completion.
+    TOKEN token: u16 @ 16, 16, RW;
+    /// What the command is about.
+    OBJECT object: u32 @ 32, 32, RW;
+    /// Reserved.
+    RSVD0 rsvd0: u64 @ 64, 64, RSVD;
+    /// Reserved.
+    RSVD1 rsvd1: u32 @ 128, 32, RSVD;
+    /// Entries that make an event.
+    COUNT count: u16 @ 160, 16, RW;
+    /// Longest time for which an entry waits for others, in microseconds.
+    PERIOD_US period_us: u16 @ 176, 16, RW;
+    /// Reserved.
+    RSVD2 rsvd2: u64 @ 192, 64, RSVD;
+    /// Reserved.
+    RSVD3 rsvd3: u64 @ 256, 64, RSVD;
+    /// Reserved.
+    RSVD4 rsvd4: u64 @ 320, 64, RSVD;
+    /// Reserved.
+    RSVD5 rsvd5: u64 @ 384, 64, RSVD;
+    /// Reserved.
+    RSVD6 rsvd6: u64 @ 448, 64, RSVD;
 }
 
 crate::table::layout! {

@@ -10,7 +10,8 @@ use ferrowire_rtl::{build, Bits, Sim};
 use ferrowire_spec::qp_state::{check, Attributes, RAW_QPN};
 use ferrowire_spec::queue::command::{
     alloc_mw::AllocMw, create_ah::CreateAh, create_cq::CreateCq, create_eq::CreateEq, create_qp::CreateQp,
-    create_srq::CreateSrq, modify_qp::ModifyQp, modify_srq::ModifySrq, reg_mr::RegMr, set_av::SetAv, Command,
+    create_srq::CreateSrq, modify_cq::ModifyCq, modify_qp::ModifyQp, modify_srq::ModifySrq, reg_mr::RegMr,
+    set_av::SetAv, Command,
 };
 use ferrowire_spec::queue::{
     command_completion, command_completion::srq_summary::SrqSummary, CommandCompletion,
@@ -43,6 +44,8 @@ struct Bench {
     busy: Option<u64>,
     pages: HashMap<u64, u64>,
     cqs: Vec<(u64, u64, u64, u64)>,
+    /// CQ, entries that are spare, period.
+    limits: Vec<(u64, u64, u64)>,
     eqs: Vec<[u64; 7]>,
     /// Number, entry, limit.
     srqs: Vec<(u64, Option<[u64; 6]>, Option<u64>)>,
@@ -131,6 +134,7 @@ fn bench_of(cfg: RnicConfig, stall: f64) -> Bench {
             m.stream_out("removal", out.removals);
             m.output("pages", &out.pages);
             m.output("cqs", &out.cqs);
+            m.output("cq_limits", &out.cq_limits);
             m.output("eqs", &out.eqs);
             m.output("srqs", &out.srqs);
             m.output("vectors", &out.vectors);
@@ -174,6 +178,7 @@ fn bench_of(cfg: RnicConfig, stall: f64) -> Bench {
         busy: None,
         pages: HashMap::new(),
         cqs: Vec::new(),
+        limits: Vec::new(),
         eqs: Vec::new(),
         srqs: Vec::new(),
         shares: Vec::new(),
@@ -207,6 +212,10 @@ impl Bench {
             let row =
                 (get(sim, "index"), get(sim, "entry_valid"), get(sim, "entry_base"), get(sim, "entry_log2"));
             self.cqs.push(row);
+        }
+        if self.sim.get("cq_limits_enable") == 1 {
+            let row = ["index", "entry_spare", "entry_period_us"];
+            self.limits.push(row.map(|f| self.sim.get(&format!("cq_limits_{f}"))).into());
         }
         if self.sim.get("eqs_enable") == 1 {
             let fields = ["valid", "base", "log2", "doorbell_page", "vector", "asynchronous"];
@@ -306,6 +315,7 @@ impl Bench {
         self.removed.clear();
         self.pages.clear();
         self.cqs.clear();
+        self.limits.clear();
         self.eqs.clear();
         self.srqs.clear();
         self.shares.clear();
@@ -354,7 +364,7 @@ impl Bench {
         assert!(self.keys.is_empty() && self.cqs.is_empty() && self.vectors.is_empty());
         assert!(self.pages.is_empty());
         assert!(self.ahs.is_empty() && self.datagrams.is_empty());
-        assert!(self.eqs.is_empty() && self.srqs.is_empty());
+        assert!(self.eqs.is_empty() && self.srqs.is_empty() && self.limits.is_empty());
         assert!(self.states.is_empty());
     }
 
@@ -515,6 +525,62 @@ fn domains_and_completion_queues_come_and_go() {
         assert_eq!((bench.cqs.len(), bench.cqs[0].0, bench.cqs[0].1), (1, 3, 0));
         bench.refused(&simple(Op::DestroyCq, 3), Status::BadObject, Attribute::Object);
     }
+}
+
+#[test]
+fn completion_queues_are_moderated_until_they_end() {
+    for (beat_bytes, stall) in BENCHES {
+        let mut bench = bench(beat_bytes, stall);
+        let moderate = |object, count, period_us| ModifyCq { object, count, period_us, ..Default::default() };
+        let none = moderate(3, 8, 20).to_bytes().unwrap();
+        bench.refused(&none, Status::BadObject, Attribute::Object);
+        bench.pd_and_cqs();
+        bench.forget();
+        let last = u64::from(u16::MAX);
+        let cases =
+            [(8, 20, 7), (1, 20, 0), (0, 20, 0), (8, 0, 0), (0, 0, 0), (u16::MAX, u16::MAX, last - 1)];
+        for (count, period, spare) in cases {
+            bench.ok(&moderate(3, count, period).to_bytes().unwrap());
+            assert_eq!(bench.limits.pop(), Some((3, spare, period.into())));
+        }
+        assert!(bench.cqs.is_empty() && bench.limits.is_empty());
+        let mut bad = |change: &dyn Fn(&mut ModifyCq), status, attribute| {
+            let mut command = moderate(4, 8, 20);
+            change(&mut command);
+            bench.refused(&command.to_bytes().unwrap(), status, attribute);
+        };
+        bad(&|c| c.object = 5, Status::BadObject, Attribute::Object);
+        bad(&|c| c.object = 1 << 16 | 4, Status::BadObject, Attribute::Object);
+        bad(&|c| c.rsvd0 = 1, Status::BadReserved, Attribute::None);
+        bad(&|c| c.rsvd1 = 1, Status::BadReserved, Attribute::None);
+        bad(&|c| c.flags = 1, Status::BadReserved, Attribute::Flags);
+        // A queue pair may use it meanwhile.
+        bench.ok(&qp(9).to_bytes().unwrap());
+        bench.ok(&moderate(4, 3, 5).to_bytes().unwrap());
+        bench.ok(&simple(Op::DestroyQp, 9));
+        // The next one of that number knows nothing of it.
+        bench.forget();
+        bench.ok(&simple(Op::DestroyCq, 4));
+        bench.refused(&moderate(4, 8, 20).to_bytes().unwrap(), Status::BadObject, Attribute::Object);
+        bench.forget();
+        bench.ok(&cq(4).to_bytes().unwrap());
+        assert_eq!(bench.limits, [(4, 0, 0)]);
+    }
+}
+
+#[test]
+fn new_limits_hold_when_their_command_completes() {
+    let mut bench = bench(8, 0.0);
+    bench.pd_and_cqs();
+    let before = u64::from(bench.producer);
+    bench.sim.set("events_busy", 1);
+    bench.forget();
+    bench.post(&ModifyCq { object: 4, count: 9, period_us: 7, ..Default::default() }.to_bytes().unwrap());
+    (0..200).for_each(|_| bench.step());
+    assert_eq!((bench.limits.len(), bench.sim.get("progress_consumer")), (1, before));
+    bench.sim.set("events_busy", 0);
+    (0..10).for_each(|_| bench.step());
+    assert_eq!(bench.sim.get("progress_consumer"), before + 1);
 }
 
 #[test]

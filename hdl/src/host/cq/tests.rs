@@ -14,18 +14,24 @@ struct Bench {
 }
 
 fn bench(beat_bytes: u32) -> Bench {
-    let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
+    bench_of(RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() })
+}
+
+fn bench_of(cfg: RnicConfig) -> Bench {
     let shape = TableWrite { enable: bits(1), index: bits(cfg.cq_bits()), entry: CqEntry::of() };
     let netlist = build("top", |m| {
         let completion = m.stream_in("completion", &Completion::of(&cfg));
         let doorbell = m.stream_in("doorbell", &CqDoorbell::of(&cfg));
-        let out = cq(m, &cfg, completion, m.input_of("create", &shape), doorbell);
+        let (create, limits) =
+            (m.input_of("create", &shape), m.input_of("limits", &CqLimits::write_of(&cfg)));
+        let out = cq(m, &cfg, completion, create, limits, doorbell);
         m.stream_out("write", out.write);
         m.stream_out("notices", out.notices);
         m.stream_out("faults", out.faults);
         m.stream_out("reports", out.reports);
         m.stream_out("marks", out.marks);
         m.output("written", &out.written);
+        m.output("changing", &m.delay("changing", &out.changing));
         m.output("dropped", &out.dropped);
         // A cycle late: it may follow from inputs of the same cycle.
         m.output("drained", &m.delay("drained", &out.drained));
@@ -52,8 +58,24 @@ impl Bench {
             self.sim.set(&format!("create_{port}"), value);
         }
         self.sim.set("create_enable", 1);
-        self.sim.tick();
+        self.moderate(cq, 0, 0);
         self.sim.set("create_enable", 0);
+    }
+
+    /// In the next cycle.
+    fn set_limits(&mut self, cq: u64, count: u64, period_us: u64) {
+        let spare = if period_us > 0 { count.saturating_sub(1) } else { 0 };
+        for (port, value) in [("index", cq), ("entry_spare", spare), ("entry_period_us", period_us)] {
+            self.sim.set(&format!("limits_{port}"), value);
+        }
+        self.sim.set("limits_enable", 1);
+    }
+
+    /// Takes a cycle, in which nothing else comes or leaves.
+    fn moderate(&mut self, cq: u64, count: u64, period_us: u64) {
+        self.set_limits(cq, count, period_us);
+        self.sim.tick();
+        self.sim.set("limits_enable", 0);
     }
 
     fn complete(&mut self, cq: u64, wqe_index: u64) {
@@ -430,6 +452,268 @@ fn no_wake_up_is_lost_and_none_comes_before_its_entry() {
             assert!(!asleep, "seed {}: CQ {cq} was not told of", random.seed);
         }
         assert!(wakes > 300, "seed {}: {wakes} wakes", random.seed);
+    }
+}
+
+/// Cycles a microsecond, in tests of moderation.
+const CYCLES_US: u64 = 4;
+
+fn moderated_bench(beat_bytes: u32) -> Bench {
+    let clock_khz = 1000 * CYCLES_US as u32;
+    bench_of(RnicConfig { beat_bytes, clock_khz, ..RnicConfig::named("generic-8b").unwrap() })
+}
+
+/// A CQ that is moderated, as MODIFY_CQ has it.
+struct Moderated {
+    of: Model,
+    count: u32,
+    period_us: u64,
+    /// Entries that wait to be told of, and since when the first of them does.
+    waiting: u32,
+    since: Option<u64>,
+    /// When the limits changed.
+    changed: u64,
+}
+
+impl Moderated {
+    fn new(log2: u32) -> Self {
+        Moderated { of: Model::new(log2), count: 0, period_us: 0, waiting: 0, since: None, changed: 0 }
+    }
+
+    /// Whether it tells, after something has happened to it.
+    fn tells(&mut self, now: u64) -> bool {
+        if self.waiting == 0 || self.of.armed == Armed::No {
+            (self.waiting, self.since) = (0, None);
+            return false;
+        }
+        self.since.get_or_insert(now);
+        let tells = self.waiting >= self.count || self.period_us == 0;
+        if tells {
+            self.told();
+        }
+        tells
+    }
+
+    fn told(&mut self) {
+        (self.of.armed, self.waiting, self.since) = (Armed::No, 0, None);
+    }
+
+    fn complete(&mut self, notable: bool, now: u64) -> Option<u64> {
+        let armed = std::mem::replace(&mut self.of.armed, Armed::No);
+        let full = self.of.complete(notable).0;
+        self.of.armed = armed;
+        if full.is_some() || self.of.broken {
+            return full;
+        }
+        let wakes = armed == Armed::Next || armed == Armed::Solicited && notable;
+        self.waiting += u32::from(wakes);
+        (self.tells(now) && wakes).then_some(1)
+    }
+
+    fn ring(&mut self, consumer: u32, next: bool, solicited: bool, now: u64) -> bool {
+        self.of.consumer = consumer;
+        match (next, solicited) {
+            (true, _) => self.of.armed = Armed::Next,
+            (false, true) if self.of.armed == Armed::No => self.of.armed = Armed::Solicited,
+            (false, true) => {}
+            (false, false) => return false,
+        }
+        self.waiting = match self.of.armed {
+            Armed::Next => self.of.producer - consumer,
+            _ => u32::from(self.of.notable > consumer),
+        };
+        self.tells(now)
+    }
+
+    fn moderate(&mut self, count: u32, period_us: u64, now: u64) -> bool {
+        (self.count, self.period_us, self.changed) = (count, period_us, now);
+        self.tells(now)
+    }
+
+    /// The cycles in which the end of the period may come to be told of: a microsecond has begun already.
+    fn due(&self) -> Option<(u64, u64)> {
+        let over = self.since? + self.period_us * CYCLES_US;
+        Some((over - CYCLES_US, over.max(self.changed)))
+    }
+}
+
+#[test]
+fn a_moderated_queue_tells_at_the_count_or_at_the_end_of_the_period() {
+    // From an input to its notice, and a sweep.
+    const WITHIN: u64 = 80;
+    for (beat_bytes, stall) in [(8, 0.0), (8, 0.3), (64, 0.3)] {
+        let mut bench = moderated_bench(beat_bytes);
+        let mut random = Random::new(17);
+        let most = WITHIN + u64::from(bench.cfg.cqs);
+        let mut models: HashMap<u64, Moderated> = HashMap::new();
+        let (mut now, mut told) = (0, 0);
+        // By what it was told: an entry, an arming, new limits, the time; and how many were overrun.
+        let mut seen = [0; 5];
+        for turn in 0..2500u128 {
+            let seed = random.seed;
+            let cq = random.rng.random_range(2..5u64);
+            let end = now + random.rng.random_range(WITHIN..2 * WITHIN);
+            // A notice of it that may come at any time now stands in the way of saying what comes first.
+            let soon = models.get(&cq).and_then(Moderated::due).is_some_and(|(from, _)| from <= end);
+            let mut expected = None;
+            if models.get(&cq).is_none_or(|m| m.of.broken && random.chance(0.3))
+                || !soon && random.chance(0.02)
+            {
+                let log2 = random.rng.random_range(1..6);
+                bench.create(cq, 0x1_0000 * cq, log2.into());
+                now += 1;
+                models.insert(cq, Moderated::new(log2));
+            } else if !soon {
+                let model = models.get_mut(&cq).unwrap();
+                match random.rng.random_range(0..10) {
+                    0..=5 => {
+                        let (solicited, failed) = (random.chance(0.3), random.chance(0.1));
+                        let status = if failed { 5 } else { 0 };
+                        let values = [("cq", cq.into()), ("status", status)];
+                        let more = [("solicited", u128::from(solicited)), ("wqe_index", turn)];
+                        bench.sources[0].push_values(&[&values[..], &more[..]].concat());
+                        expected = model.complete(solicited || failed, now);
+                        match expected {
+                            Some(1) => seen[0] += 1,
+                            Some(_) => seen[4] += 1,
+                            None => {}
+                        }
+                    }
+                    6..=7 => {
+                        let arms = (random.chance(0.4), random.chance(0.4));
+                        let consumer = random.rng.random_range(model.of.consumer..=model.of.producer);
+                        let values = [("cq", cq.into()), ("consumer", consumer.into())];
+                        let more = [("arm_next", u128::from(arms.0)), ("arm_solicited", u128::from(arms.1))];
+                        bench.sources[1].push_values(&[&values[..], &more[..]].concat());
+                        expected = model.ring(consumer, arms.0, arms.1, now).then_some(1);
+                        seen[1] += u32::from(expected.is_some());
+                    }
+                    _ => {
+                        let count = random.rng.random_range(0..7);
+                        let period_us = random.rng.random_range(0..300);
+                        bench.moderate(cq, count.into(), period_us);
+                        expected = model.moderate(count, period_us, now).then_some(1);
+                        seen[2] += u32::from(expected.is_some());
+                        now += 1;
+                    }
+                }
+            }
+            while now < end {
+                let Bench { sim, sources, sinks, .. } = &mut bench;
+                crate::testing::step(sim, sources, sinks, &mut random, stall);
+                now += 1;
+                for item in &sinks[1].items[told..] {
+                    let (row, flags) = (item["row"].to_u64(), item["flags"].to_u64());
+                    if row == cq && expected == Some(flags) {
+                        expected = None;
+                        continue;
+                    }
+                    // No other notice than that of the time.
+                    let model = models.get_mut(&row).unwrap();
+                    let due = model.due().filter(|_| flags == 1);
+                    let (from, _) =
+                        due.unwrap_or_else(|| panic!("seed {seed}, turn {turn}: CQ {row}, {flags}"));
+                    assert!(from <= now, "seed {seed}, turn {turn}: CQ {row} at {now} instead of {from}");
+                    model.told();
+                    seen[3] += 1;
+                }
+                told = sinks[1].items.len();
+                for (cq, model) in &models {
+                    let late = model.due().is_some_and(|(_, until)| until + most < now);
+                    assert!(!late, "seed {seed}, turn {turn}: CQ {cq} is late");
+                }
+            }
+            assert_eq!(expected, None, "seed {seed}, turn {turn}: CQ {cq} tells nothing");
+        }
+        assert!(seen.iter().all(|n| *n > 10), "seed {}: {seen:?}", random.seed);
+    }
+}
+
+#[test]
+fn no_entry_waits_for_longer_than_its_period_and_none_is_told_of_twice() {
+    const CQS: usize = 3;
+    // What an entry or a doorbell needs on its way, where the host stalls, and a sweep.
+    const WITHIN: u64 = 400;
+    for (beat_bytes, stall) in [(8, 0.0), (8, 0.4), (64, 0.0), (64, 0.4)] {
+        let mut bench = moderated_bench(beat_bytes);
+        let mut random = Random::new(18);
+        (0..CQS as u64).for_each(|cq| bench.create(cq, 0x1_0000 * cq, 8));
+        let (mut sent, mut seen, mut taken) = ([0usize; CQS], [0usize; CQS], [0usize; CQS]);
+        // Since when each is armed, and since when an entry is there that it waits for; its period.
+        let (mut armed, mut there) = ([None; CQS], [None; CQS]);
+        let (mut periods, mut settled) = ([0u64; CQS], [0u64; CQS]);
+        let (mut written, mut told, mut wakes) = (0, 0, 0);
+        for now in 0..60_000u64 {
+            let seed = random.seed;
+            let busy = now < 58_000;
+            let cq = random.rng.random_range(0..CQS);
+            if busy && bench.sources[0].left() == 0 && sent[cq] - taken[cq] < 200 && random.chance(0.05) {
+                bench.sources[0].push_values(&[("cq", cq as u128)]);
+                sent[cq] += 1;
+            }
+            let cq = random.rng.random_range(0..CQS);
+            if busy && armed[cq].is_none() && bench.sources[1].left() < 3 && random.chance(0.1) {
+                (taken[cq], armed[cq]) = (seen[cq], Some(now));
+                let consumer = taken[cq] as u128;
+                bench.sources[1].push_values(&[("cq", cq as u128), ("consumer", consumer), ("arm_next", 1)]);
+            }
+            if busy && random.chance(0.002) {
+                (periods[cq], settled[cq]) = (random.rng.random_range(0..150), now);
+                bench.set_limits(cq as u64, random.rng.random_range(0..20), periods[cq]);
+            }
+            crate::testing::step(&mut bench.sim, &mut bench.sources, &mut bench.sinks, &mut random, stall);
+            bench.sim.set("limits_enable", 0);
+            for item in &bench.sinks[1].items[told..] {
+                let cq = item["row"].to_u64() as usize;
+                assert!(armed[cq].is_some(), "seed {seed}, cycle {now}: CQ {cq} tells twice");
+                assert!(seen[cq] > taken[cq], "seed {seed}, cycle {now}: CQ {cq} tells of nothing");
+                (armed[cq], there[cq]) = (None, None);
+                wakes += 1;
+            }
+            told = bench.sinks[1].items.len();
+            for item in &bench.sinks[0].items[written..] {
+                if !item["last"].is_zero() {
+                    seen[(item["address"].to_u64() >> 16) as usize] += 1;
+                }
+            }
+            written = bench.sinks[0].items.len();
+            for cq in 0..CQS {
+                if armed[cq].is_some() && seen[cq] > taken[cq] {
+                    let since = *there[cq].get_or_insert(now);
+                    let until = since.max(settled[cq]) + periods[cq] * CYCLES_US + WITHIN;
+                    assert!(now <= until, "seed {seed}, cycle {now}: CQ {cq} sleeps since {since}");
+                }
+            }
+        }
+        assert_eq!(seen, sent);
+        // Fewer than one an entry: some waited for others.
+        let all: usize = sent.iter().sum();
+        assert!(wakes > 200 && 2 * wakes < all, "seed {}: {wakes} wakes, {all} entries", random.seed);
+    }
+}
+
+#[test]
+fn moderation_ends_with_the_life_of_its_queue() {
+    for beat_bytes in [8, 64] {
+        let mut bench = moderated_bench(beat_bytes);
+        let mut random = Random::new(19);
+        for _ in 0..3 {
+            bench.create(3, 0x1_0000, 4);
+            bench.moderate(3, 8, 40);
+            bench.sources[1].push_values(&[("cq", 3), ("consumer", 0), ("arm_next", 1)]);
+            drain(&mut bench.sim, &mut bench.sources, &mut bench.sinks, &mut random, 0.0, 100, 20);
+            bench.complete(3, 7);
+            drain(&mut bench.sim, &mut bench.sources, &mut bench.sinks, &mut random, 0.0, 100, 20);
+            // It waits, and the next one of that number is armed within its time.
+            bench.create(3, 0x1_0000, 4);
+            bench.sources[1].push_values(&[("cq", 3), ("consumer", 0), ("arm_next", 1)]);
+            drain(&mut bench.sim, &mut bench.sources, &mut bench.sinks, &mut random, 0.0, 1000, 300);
+            assert_eq!(bench.sinks[1].items.len(), 0);
+        }
+        // It is not moderated.
+        bench.complete(3, 7);
+        drain(&mut bench.sim, &mut bench.sources, &mut bench.sinks, &mut random, 0.0, 100, 20);
+        assert_eq!(bench.sinks[1].values("row"), [3]);
     }
 }
 
