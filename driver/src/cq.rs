@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use ferrowire_spec::queue::command::create_cq::CreateCq;
+use ferrowire_spec::queue::command::modify_cq::ModifyCq;
 use ferrowire_spec::queue::cqe::{self, Cqe};
 use ferrowire_spec::queue::doorbell;
 use ferrowire_spec::queue::doorbell::cq::{self as bell, CqDoorbell};
@@ -41,6 +42,13 @@ impl Cq {
     /// Entries of `qpn` that are there are passed over. The card writes none after them.
     pub(crate) fn detach(&self, qpn: u32) {
         self.attach(qpn, None, None);
+    }
+
+    /// See [`CompletionQueue::moderate`].
+    fn moderate(&self, count: u16, period_us: u16) -> Result<()> {
+        let object = self.cqn;
+        let command = |token| ModifyCq { token, object, count, period_us, ..ModifyCq::default() }.to_bytes();
+        self.device.commands.run(CommandOpcode::ModifyCq, object, command).map(|_| ())
     }
 
     fn destroy(&mut self) -> Result<()> {
@@ -163,6 +171,16 @@ impl fmt::Debug for CompletionQueue {
 #[derive(Clone)]
 pub struct CompletionTarget {
     pub(crate) cq: Arc<Cq>,
+}
+
+impl CompletionTarget {
+    /// As [`CompletionQueue::moderate`], also while another thread polls.
+    ///
+    /// # Errors
+    /// As [`CompletionQueue::moderate`].
+    pub fn moderate(&self, count: u16, period_us: u16) -> Result<()> {
+        self.cq.moderate(count, period_us)
+    }
 }
 
 impl fmt::Debug for CompletionTarget {
@@ -362,7 +380,7 @@ impl CompletionQueue {
     }
 
     /// Asks for one event for the next completion, or, with `solicited_only`, for the next one that is solicited or failed: at once
-    /// if there is one that `poll` has not taken. So who sees nothing, arms and sleeps until the event misses nothing. Asked for
+    /// if there is one that `poll` has not taken, unless the queue is [moderated](Self::moderate). So who sees nothing, arms and sleeps until the event misses nothing. Asked for
     /// any completion already, the card stays at that. The event goes to the queue it was made with.
     ///
     /// # Errors
@@ -380,6 +398,21 @@ impl CompletionQueue {
             false => bell::ARM_NEXT.to_word(1),
             true => bell::ARM_SOLICITED.to_word(1),
         })
+    }
+
+    /// From now on an event that was [asked for](Self::request_notify) comes when `count` completions of the kind are there, or `period_us`
+    /// microseconds after the first of them, whichever is first. So a program is woken less often, and no completion waits for longer than
+    /// the period and the card's sweep over its queues (a cycle a queue). What is there already when the event is asked for counts as if it came then: all
+    /// completions that `poll` has not taken; if the event is asked for with `solicited_only`, one, however many of them are. So who sees nothing, asks and
+    /// sleeps does not sleep for longer than the period while a completion is there.
+    ///
+    /// A count of 0 or 1, or a period of 0, ends the moderation, as a new queue has none. It holds at once, also for an event that is asked for
+    /// already. For interrupts of an event queue see [`Context::create_moderated_eq`].
+    ///
+    /// # Errors
+    /// `Command` when the card refuses, `Timeout` when it does not answer.
+    pub fn moderate(&self, count: u16, period_us: u16) -> Result<()> {
+        self.cq.moderate(count, period_us)
     }
 
     /// Tells the card how far the host is, and arms it.

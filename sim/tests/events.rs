@@ -408,6 +408,127 @@ fn a_moderated_queue_interrupts_less_often_than_it_has_events_and_forgets_none()
     }
 }
 
+/// Both kinds of card, by the same calls: what comes when, in the time that the card counts.
+#[test]
+fn a_moderated_completion_queue_has_its_event_at_the_count_or_at_the_end_of_the_period() {
+    const PERIOD_US: u64 = 30;
+    for config in chosen!(CONFIGS) {
+        let mut eq = None;
+        let mut bench = bench(config, 0, |pair| {
+            eq = Some(pair.a.context.create_eq(16).unwrap());
+            pair.a.context.create_cq_with_events(64, eq.as_ref().unwrap()).unwrap()
+        });
+        let eq = eq.unwrap();
+        let cycles_us = u64::from(bench.pair.world.lock().clock_khz()).div_ceil(1000);
+        let mut some = [Completion::default(); 16];
+        let now = |bench: &Bench| bench.pair.world.lock().cycle();
+        let take = |bench: &mut Bench, count: usize| {
+            let mut left = count;
+            while left > 0 {
+                left -= bench.cq.poll(&mut some).unwrap();
+            }
+        };
+        bench.cq.moderate(4, PERIOD_US as u16).unwrap();
+        // Four make an event, long before the period is over.
+        for _ in 0..3 {
+            bench.cq.request_notify(false).unwrap();
+            let before = now(&bench);
+            bench.post(4);
+            assert_eq!(bench.wake(&eq), [completion(&bench.cq)]);
+            let passed = now(&bench) - before;
+            assert!(passed < PERIOD_US * cycles_us, "{config}: {passed} cycles");
+            take(&mut bench, 4);
+        }
+        // One alone waits for the period, and for no more than a sweep and its own way besides.
+        for _ in 0..3 {
+            bench.cq.request_notify(false).unwrap();
+            let before = now(&bench);
+            bench.post(1);
+            let mut all = [Completion::default(); 16];
+            while bench.cq.poll(&mut all).unwrap() == 0 {}
+            let there = now(&bench);
+            assert_eq!(eq.poll(&mut [Event::default(); 4]), Ok(0), "{config}: not at once");
+            assert_eq!(bench.wake(&eq), [completion(&bench.cq)]);
+            let (least, most) = (now(&bench) - before, now(&bench) - there);
+            assert!(least >= (PERIOD_US - 1) * cycles_us, "{config}: after {least} cycles");
+            assert!(most < (PERIOD_US + 10) * cycles_us, "{config}: after {most} cycles");
+        }
+        // What is there when it is armed waits as if it came then.
+        bench.post(2);
+        bench.none(&eq);
+        let before = now(&bench);
+        bench.cq.request_notify(false).unwrap();
+        bench.post(1);
+        assert_eq!(bench.wake(&eq), [completion(&bench.cq)]);
+        let passed = now(&bench) - before;
+        assert!(passed >= (PERIOD_US - 1) * cycles_us, "{config}: after {passed} cycles");
+        bench.cq.request_notify(false).unwrap();
+        let before = now(&bench);
+        bench.post(1);
+        assert_eq!(bench.wake(&eq), [completion(&bench.cq)]);
+        assert!(now(&bench) - before < PERIOD_US * cycles_us, "{config}: the fourth that is there");
+        take(&mut bench, 4);
+        // New limits hold at once, also those of a thread that does not poll.
+        bench.cq.moderate(40, u16::MAX).unwrap();
+        bench.cq.request_notify(false).unwrap();
+        bench.post(3);
+        take(&mut bench, 3);
+        bench.none(&eq);
+        bench.cq.target().moderate(3, u16::MAX).unwrap();
+        assert_eq!(bench.wake(&eq), [completion(&bench.cq)]);
+        bench.cq.moderate(0, 0).unwrap();
+        bench.cq.request_notify(false).unwrap();
+        bench.post(1);
+        assert_eq!(bench.wake(&eq), [completion(&bench.cq)]);
+        take(&mut bench, 1);
+        bench.none(&eq);
+    }
+}
+
+#[test]
+fn a_moderated_completion_queue_that_ends_leaves_nothing_to_the_next() {
+    for config in chosen!(CONFIGS) {
+        let pair = Pair::named(config, &PairOptions::default()).unwrap();
+        let eq = pair.a.context.create_eq(16).unwrap();
+        let mut numbers = Vec::new();
+        for round in 0..3 {
+            let cq = pair.a.context.create_cq_with_events(64, &eq).unwrap();
+            numbers.push(cq.number());
+            let own = pair.a.pd.create_qp(&QpInitAttr::rc(&cq, &cq)).unwrap();
+            let peer = pair.b.pd.create_qp(&QpInitAttr::rc(&pair.b.cq, &pair.b.cq)).unwrap();
+            let (mut qp, _peer) = pair.bring_up(own, peer, &Connection::default()).unwrap();
+            let from = pair.a.region(0, 4096, AccessFlags::LOCAL_READ).unwrap();
+            let to = pair.b.region(0, 4096, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE).unwrap();
+            let mut cq = cq;
+            cq.request_notify(false).unwrap();
+            if round < 2 {
+                cq.moderate(8, 20).unwrap();
+            }
+            let mut batch = qp.start_post_send();
+            batch.post(&SendWr::write(1, &[from.sge(0, 64)], to.remote(0)).signaled()).unwrap();
+            batch.ring().unwrap();
+            let mut some = [Completion::default(); 4];
+            while cq.poll(&mut some).unwrap() == 0 {}
+            let mut events = [Event::default(); 4];
+            match round {
+                // It goes while an entry waits.
+                0 | 1 => assert_eq!(eq.poll(&mut events), Ok(0), "{config}"),
+                // The next one is not moderated.
+                _ => {
+                    pair.world.lock().run(2000);
+                    assert_eq!(eq.poll(&mut events), Ok(1), "{config}");
+                    assert_eq!(events[0], completion(&cq));
+                }
+            }
+            drop(qp);
+            cq.destroy().unwrap();
+            pair.world.lock().run(20_000);
+            assert_eq!(eq.poll(&mut events), Ok(0), "{config}: of a queue that is gone");
+        }
+        assert_eq!(numbers, [numbers[0]; 3]);
+    }
+}
+
 #[test]
 fn a_link_that_goes_down_and_comes_back_is_told_and_seen() {
     for (config, speed) in chosen!([("generic-8b", 10), ("generic-64b", 1000)]) {

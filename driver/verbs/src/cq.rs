@@ -420,19 +420,24 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     number("ibv_resize_cq", result)
 }
 
-/// Changes the moderation of events: the card has none for one queue.
+/// Changes the moderation of events.
 ///
 /// # Safety
-/// `attr` is valid.
+/// The queue lives, `attr` is valid.
 pub unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
-    let _ = cq;
     // SAFETY: as promised.
-    let mask = unsafe { (*attr).attr_mask };
-    let result = match mask {
-        IBV_CQ_ATTR_MODERATE => Err(Failure::unsupported("the card cannot moderate the events of one queue")),
-        _ => Err(Failure::invalid("attr_mask must be IBV_CQ_ATTR_MODERATE")),
+    let (cq, attr) = unsafe { (Cq::of(cq), &*attr) };
+    let moderate = || -> Result<()> {
+        cq.own()?;
+        match attr.attr_mask {
+            IBV_CQ_ATTR_MODERATE => {}
+            0 => return Err(Failure::invalid("attr_mask must be IBV_CQ_ATTR_MODERATE")),
+            _ => return Err(Failure::unsupported("attr_mask has more than IBV_CQ_ATTR_MODERATE")),
+        }
+        let ibv_moderate_cq { cq_count, cq_period } = attr.moderate;
+        Ok(cq.target.moderate(cq_count, cq_period)?)
     };
-    number("ibv_modify_cq", result)
+    number("ibv_modify_cq", moderate())
 }
 
 /// Destroys a completion queue, after the program has acknowledged its events.

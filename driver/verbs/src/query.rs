@@ -187,6 +187,8 @@ pub unsafe extern "C" fn query_device_ex(
             hca_core_clock: context.identity()?.clock_khz.into(),
             device_cap_flags_ex: orig_attr.device_cap_flags.into(),
             phys_port_cnt_ex: 1,
+            // As wide as the fields of the command.
+            cq_mod_caps: ibv_cq_moderation_caps { max_cq_count: u16::MAX, max_cq_period: u16::MAX },
             ..ibv_device_attr_ex::zeroed()
         })
     };

@@ -131,6 +131,7 @@ impl Card {
     /// Tells it the time, for what is done to it next.
     pub fn set_now(&mut self, now: Instant) {
         self.now = self.now.max(now);
+        self.engine.set_now(self.now);
         self.msix.set_now(self.now);
     }
 

@@ -101,13 +101,11 @@ impl Card {
         };
         let Some(taken) = cq.take(bell.consumer) else { return false };
         let armed = cq.eqn != 0 && (bell.arm_next || bell.arm_solicited);
-        let at_once = armed && cq.wakes(!bell.arm_next);
+        let there = cq.unread();
         // They are there, as the queue is.
         let _ = self.engine.release(bell.cqn, taken as usize);
-        if at_once {
-            self.tell_of(Event { kind: EventKind::Completion, object: bell.cqn, cause: 0 });
-        } else if armed {
-            let _ = self.engine.arm_cq(bell.cqn, !bell.arm_next);
+        if armed {
+            let _ = self.engine.arm_cq_behind(bell.cqn, !bell.arm_next, there);
         }
         true
     }

@@ -101,9 +101,9 @@ impl CqRing {
         Some(taken)
     }
 
-    /// Whether an entry is there that an arming asks for.
-    pub(super) fn wakes(&self, solicited_only: bool) -> bool {
-        self.unread.iter().any(|wakes| *wakes || !solicited_only)
+    /// Entries that the host has not taken, and whether one of them wakes who waits for solicited ones.
+    pub(super) fn unread(&self) -> (usize, bool) {
+        (self.unread.len(), self.unread.contains(&true))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::types::Completion;
+use super::types::{Completion, Instant};
 
 /// What an armed queue waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +33,31 @@ pub(super) struct Cq {
     held: usize,
     armed: Armed,
     overrun: bool,
+    /// An armed queue tells when so many are there that it is armed for.
+    count: usize,
+    /// Or so long after the first of them; 0: at once.
+    period: Instant,
+    /// Those that wait to be told of, and since when the first does.
+    waiting: usize,
+    since: Option<Instant>,
 }
 
 impl Cq {
     pub(super) fn new(capacity: usize) -> Self {
-        Self { entries: VecDeque::new(), capacity, held: 0, armed: Armed::No, overrun: false }
+        Self {
+            entries: VecDeque::new(),
+            capacity,
+            held: 0,
+            armed: Armed::No,
+            overrun: false,
+            count: 0,
+            period: 0,
+            waiting: 0,
+            since: None,
+        }
     }
 
-    pub(super) fn add(&mut self, completion: Completion) -> Added {
+    pub(super) fn add(&mut self, now: Instant, completion: Completion) -> Added {
         if self.overrun {
             return Added::Lost;
         }
@@ -55,20 +72,56 @@ impl Cq {
             Armed::Solicited => completion.solicited || !completion.is_success(),
         };
         self.entries.push_back(completion);
-        if wakes {
-            self.armed = Armed::No;
-            return Added::Event;
+        self.waiting += usize::from(wakes);
+        match wakes && self.tells(now) {
+            true => Added::Event,
+            false => Added::Quiet,
         }
-        Added::Quiet
     }
 
-    /// Asks for an event: `Next` wins over `Solicited` (IBTA 11.4.2.2).
-    pub(super) fn arm(&mut self, solicited_only: bool) {
+    /// Asks for an event: `Next` wins over `Solicited` (IBTA 11.4.2.2). `there`: completions that the host has not taken, and whether one of them
+    /// is solicited or failed; they count as if they came now, the latter as one. Whether it tells at once.
+    pub(super) fn arm(&mut self, now: Instant, solicited_only: bool, there: (usize, bool)) -> bool {
         self.armed = match (solicited_only, self.armed) {
             (true, Armed::No) => Armed::Solicited,
             (true, armed) => armed,
             (false, _) => Armed::Next,
         };
+        self.waiting = match self.armed {
+            Armed::Next => there.0,
+            _ => there.1.into(),
+        };
+        self.tells(now)
+    }
+
+    /// From now on it tells when `count` completions wait, or after `period`. Whether it tells at once.
+    pub(super) fn moderate(&mut self, now: Instant, count: usize, period: Instant) -> bool {
+        (self.count, self.period) = (count, period);
+        self.tells(now)
+    }
+
+    /// When those that wait are told of.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.since.map(|since| since.saturating_add(self.period))
+    }
+
+    /// Whether it tells, of those that wait since `now` or before: this uses the arming up.
+    fn tells(&mut self, now: Instant) -> bool {
+        if self.waiting == 0 {
+            self.since = None;
+            return false;
+        }
+        self.since.get_or_insert(now);
+        let tells = self.waiting >= self.count || self.deadline().is_some_and(|deadline| deadline <= now);
+        if tells {
+            self.tell();
+        }
+        tells
+    }
+
+    /// It tells of those that wait.
+    pub(super) fn tell(&mut self) {
+        (self.armed, self.waiting, self.since) = (Armed::No, 0, None);
     }
 
     pub(super) fn poll(&mut self) -> Option<Completion> {

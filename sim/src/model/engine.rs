@@ -115,6 +115,10 @@ pub(super) struct Node {
     ready: BTreeSet<u32>,
     /// CQs that ran over and whose queue pairs have not been told.
     overrun: Vec<u32>,
+    /// When moderated CQs tell of what waits there.
+    pub(super) moderated: BTreeMap<u32, Instant>,
+    /// The time of the last thing that happened.
+    pub(super) now: Instant,
 }
 
 impl Node {
@@ -140,7 +144,9 @@ impl Node {
 
     pub(super) fn complete(&mut self, cqn: u32, completion: Completion) {
         self.counters.completed(&completion);
-        let Some(added) = self.cqs.get_mut(&cqn).map(|cq| cq.add(completion)) else { return };
+        let Some(cq) = self.cqs.get_mut(&cqn) else { return };
+        let (added, deadline) = (cq.add(self.now, completion), cq.deadline());
+        self.waits_until(cqn, deadline);
         let kept = matches!(added, Added::Quiet | Added::Event);
         let counter = if kept { TrafficCounter::Completions } else { TrafficCounter::CompletionsLost };
         self.counters.note(counter, 1);
@@ -155,6 +161,30 @@ impl Node {
             }
             Added::Quiet | Added::Lost => {}
         }
+    }
+
+    /// When a CQ tells of what waits there, if something does.
+    fn waits_until(&mut self, cqn: u32, deadline: Option<Instant>) {
+        match deadline {
+            Some(deadline) => {
+                self.moderated.insert(cqn, deadline);
+            }
+            None if self.moderated.is_empty() => {}
+            None => {
+                self.moderated.remove(&cqn);
+            }
+        }
+    }
+
+    /// Does something with a CQ after which it may tell: then it is an event.
+    fn with_cq(&mut self, cqn: u32, f: impl FnOnce(&mut Cq, Instant) -> bool) -> Result<(), Error> {
+        let cq = self.cqs.get_mut(&cqn).ok_or(unknown("cq", cqn))?;
+        let (tells, deadline) = (f(cq, self.now), cq.deadline());
+        self.waits_until(cqn, deadline);
+        if tells {
+            self.event(EventKind::Completion, cqn);
+        }
+        Ok(())
     }
 }
 
@@ -194,6 +224,8 @@ impl Engine {
                 events: VecDeque::new(),
                 ready: BTreeSet::new(),
                 overrun: Vec::new(),
+                moderated: BTreeMap::new(),
+                now: 0,
             },
             qps: Qps::default(),
             out: VecDeque::new(),
@@ -228,6 +260,7 @@ impl Engine {
         self.node.raw_filter = old.node.raw_filter;
         self.node.raw_roce = old.node.raw_roce;
         self.node.counters = old.node.counters;
+        self.node.now = old.node.now;
     }
 
     /// What it has counted.
@@ -363,13 +396,39 @@ impl Engine {
         Ok(())
     }
 
+    /// Tells it the time, for what is done to it next.
+    pub fn set_now(&mut self, now: Instant) {
+        self.node.now = self.node.now.max(now);
+    }
+
     /// Asks for an event with the next completion, or the next solicited one.
     ///
     /// # Errors
     /// `Unknown`.
     pub fn arm_cq(&mut self, cq: u32, solicited_only: bool) -> Result<(), Error> {
-        self.node.cqs.get_mut(&cq).ok_or(unknown("cq", cq))?.arm(solicited_only);
-        Ok(())
+        self.arm_cq_behind(cq, solicited_only, (0, false))
+    }
+
+    /// The same for a queue that is a ring of its host's, who has not taken so many completions, one of which may be solicited or failed.
+    ///
+    /// # Errors
+    /// `Unknown`.
+    pub fn arm_cq_behind(
+        &mut self,
+        cq: u32,
+        solicited_only: bool,
+        there: (usize, bool),
+    ) -> Result<(), Error> {
+        self.node.with_cq(cq, |cq, now| cq.arm(now, solicited_only, there))
+    }
+
+    /// From now on a queue that is armed has an event when `count` completions wait that it is armed for, or when the first of them has waited for
+    /// `period`. With 0 or 1, or no period, at once.
+    ///
+    /// # Errors
+    /// `Unknown`.
+    pub fn moderate_cq(&mut self, cq: u32, count: u16, period: Instant) -> Result<(), Error> {
+        self.node.with_cq(cq, |cq, now| cq.moderate(now, count.into(), period))
     }
 
     /// The oldest event.
@@ -384,6 +443,7 @@ impl Engine {
 
     /// Takes a frame, without FCS. Whatever it is: it has its effect, an answer, or a count in [`Engine::dropped`].
     pub fn handle_frame(&mut self, now: Instant, bytes: &[u8]) {
+        self.set_now(now);
         self.node.counters.note(TrafficCounter::RxFrames, 1);
         self.node.counters.note(TrafficCounter::RxBytes, bytes.len() as u64);
         self.receive(now, bytes, false);
@@ -426,8 +486,17 @@ impl Engine {
 
     /// Lets the deadlines pass that are due.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.set_now(now);
         for qpn in self.qps.due(now) {
             self.qps.with(qpn, |qp| qp.handle_timeout(&mut self.node, now));
+        }
+        let due = self.node.moderated.iter().filter(|(_, deadline)| **deadline <= now);
+        for cqn in due.map(|(cqn, _)| *cqn).collect::<Vec<u32>>() {
+            // It is there.
+            let _ = self.node.with_cq(cqn, |cq, _| {
+                cq.tell();
+                true
+            });
         }
         self.settle();
     }
@@ -435,7 +504,7 @@ impl Engine {
     /// The next deadline, if there is one: [`Engine::handle_timeout`] wants to be called then, and what
     /// [`Engine::poll_transmit`] gives may change.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.qps.deadline()
+        self.qps.deadline().into_iter().chain(self.node.moderated.values().copied()).min()
     }
 
     /// The next frame to send. Queue pairs take turns; answers of a queue pair come before its requests. Frames to the node itself come back to it at once,
@@ -452,6 +521,7 @@ impl Engine {
 
     /// Builds the next frame. One to the node itself comes back to it before this returns.
     pub fn transmit_one(&mut self, now: Instant) -> Transmitted {
+        self.set_now(now);
         let notice = self.out.pop_front();
         let raw = notice.is_none();
         let Some(frame) = notice.or_else(|| self.transmit(now)) else { return Transmitted::Nothing };

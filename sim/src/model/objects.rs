@@ -100,6 +100,7 @@ impl Engine {
     /// # Errors
     /// `Unknown`.
     pub fn remove_cq(&mut self, number: u32) -> Result<(), Error> {
+        self.node.moderated.remove(&number);
         self.node.cqs.remove(&number).map(|_| ()).ok_or(unknown("cq", number))
     }
 

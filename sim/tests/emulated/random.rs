@@ -211,7 +211,7 @@ pub fn command(rng: &mut SmallRng, bases: &[u64]) -> [u8; command::BYTES] {
             let object = match other {
                 Op::DeregMr | Op::FreeMw => key(rng),
                 Op::AllocPd | Op::FreePd => pd(rng),
-                Op::DestroyCq => number(rng, 4, 1 << 20),
+                Op::DestroyCq | Op::ModifyCq => number(rng, 4, 1 << 20),
                 Op::DestroyEq | Op::DestroySrq | Op::QuerySrq | Op::DestroyAh => number(rng, 3, 1 << 20),
                 _ => qpn(rng),
             };

@@ -656,6 +656,86 @@ static void events(struct side *s)
 	tear_down(s);
 }
 
+/* Seconds since some time. */
+static double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+/* A queue whose events wait for three completions, or for the longest time. */
+static void moderation(struct side *s)
+{
+	ibv_modify_cq_attr attr = { .attr_mask = IBV_CQ_ATTR_MODERATE, .moderate = { 3, 0xffff } };
+	/* The sum of sends of each round, and how many make the event. */
+	static const int rounds[] = { 1, 3, 1 };
+	ibv_comp_channel *channel;
+	ibv_cq *cq, *plain, *got = NULL;
+	ibv_device_attr_ex device;
+	void *context = NULL;
+	ibv_qp *qp;
+	ibv_wc wc;
+	ibv_send_wr wr;
+	double before;
+
+	set_up(s, 64);
+	plain = s->cq;
+	ZERO(table(s->ctx)->query_device_ex(s->ctx, NULL, &device, sizeof(device)));
+	CHECK(device.cq_mod_caps.max_cq_count == 0xffff && device.cq_mod_caps.max_cq_period == 0xffff);
+	CHECK(channel = ibv_create_comp_channel(s->ctx));
+	CHECK(cq = ibv_create_cq(s->ctx, 16, &got, channel, 0));
+	s->cq = cq;
+	ZERO(table(s->ctx)->modify_cq(cq, &attr));
+	attr.attr_mask = 0;
+	IS(table(s->ctx)->modify_cq(cq, &attr), EINVAL);
+	attr.attr_mask = IBV_CQ_ATTR_MODERATE | 1 << 1;
+	IS(table(s->ctx)->modify_cq(cq, &attr), EOPNOTSUPP);
+	qp = make_qp(s, IBV_QPT_RC, NULL, 0);
+	to_init(s, qp);
+	for (int i = 0; i < 5; i++)
+		receive(s, qp, i, 4096, 64);
+	exchange(s, qp);
+	to_rts(s, qp);
+	for (int round = 0, id = 0; round < 3; round++) {
+		if (s->server) {
+			ZERO(ops(cq).req_notify_cq(cq, 0));
+			if (round == 2) {
+				/* Without moderation from now on, also of what it is armed for. */
+				attr = (ibv_modify_cq_attr){ .attr_mask = IBV_CQ_ATTR_MODERATE };
+				ZERO(table(s->ctx)->modify_cq(cq, &attr));
+			}
+		}
+		before = seconds();
+		meet(s);
+		for (int i = 0; i < rounds[round]; i++, id++) {
+			if (s->server)
+				continue;
+			wr = request(id, IBV_WR_SEND, NULL, 0);
+			post(qp, &wr);
+			wc = one(cq);
+			good(&wc, id, IBV_WC_SEND);
+		}
+		if (s->server) {
+			IS(ibv_get_cq_event(channel, &got, &context), 0);
+			/* One alone waits for its time. */
+			CHECK(got == cq && (round > 0 || seconds() - before > 0.06));
+			ibv_ack_cq_events(cq, 1);
+			for (int i = 0; i < rounds[round]; i++, id++) {
+				wc = one(cq);
+				good(&wc, id, IBV_WC_RECV);
+			}
+		}
+		meet(s);
+	}
+	ZERO(ibv_destroy_qp(qp));
+	s->cq = plain;
+	ZERO(ibv_destroy_cq(cq));
+	ZERO(ibv_destroy_comp_channel(channel));
+	tear_down(s);
+}
+
 /* A destruction waits for the acknowledgement of another thread. */
 static void *acknowledge(void *cq)
 {
@@ -1960,7 +2040,7 @@ static void contexts(struct side *s)
 	CHECK(second.mr = ibv_reg_mr(second.pd, s->memory, BYTES, IBV_ACCESS_LOCAL_WRITE));
 	CHECK(second.cq = ibv_create_cq(second.ctx, 4, NULL, NULL, 0));
 	CHECK(receives = ibv_create_cq(second.ctx, 4, NULL, NULL, 0));
-	IS(table(second.ctx)->modify_cq(receives, &moderation), EINVAL);
+	IS(table(second.ctx)->modify_cq(receives, &moderation), EOPNOTSUPP);
 	init.send_cq = second.cq;
 	init.recv_cq = receives;
 	CHECK(qp = ibv_create_qp(second.pd, &init));
@@ -2017,7 +2097,7 @@ static const struct {
 	const char *name;
 	void (*run)(struct side *);
 } cases[] = {
-	{ "rc", rc }, { "uc", uc }, { "ud", ud }, { "srq", srq }, { "events", events }, { "acks", acks },
+	{ "rc", rc }, { "uc", uc }, { "ud", ud }, { "srq", srq }, { "events", events }, { "moderation", moderation }, { "acks", acks },
 	{ "extended", extended }, { "memory", memory }, { "windows", windows }, { "errors", errors },
 	{ "forks", forks }, { "orphans", orphans }, { "threads", threads }, { "shared", shared }, { "busy", busy },
 	{ "gone", gone }, { "raw", raw }, { "rc-ip", rc_ip }, { "ud-ip", ud_ip },

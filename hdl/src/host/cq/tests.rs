@@ -559,7 +559,7 @@ fn a_moderated_queue_tells_at_the_count_or_at_the_end_of_the_period() {
             if models.get(&cq).is_none_or(|m| m.of.broken && random.chance(0.3))
                 || !soon && random.chance(0.02)
             {
-                let log2 = random.rng.random_range(1..6);
+                let log2 = random.rng.random_range(2..7);
                 bench.create(cq, 0x1_0000 * cq, log2.into());
                 now += 1;
                 models.insert(cq, Moderated::new(log2));
@@ -581,7 +581,8 @@ fn a_moderated_queue_tells_at_the_count_or_at_the_end_of_the_period() {
                     }
                     6..=7 => {
                         let arms = (random.chance(0.4), random.chance(0.4));
-                        let consumer = random.rng.random_range(model.of.consumer..=model.of.producer);
+                        let some = random.rng.random_range(model.of.consumer..=model.of.producer);
+                        let consumer = if random.chance(0.5) { model.of.producer } else { some };
                         let values = [("cq", cq.into()), ("consumer", consumer.into())];
                         let more = [("arm_next", u128::from(arms.0)), ("arm_solicited", u128::from(arms.1))];
                         bench.sources[1].push_values(&[&values[..], &more[..]].concat());
@@ -589,8 +590,9 @@ fn a_moderated_queue_tells_at_the_count_or_at_the_end_of_the_period() {
                         seen[1] += u32::from(expected.is_some());
                     }
                     _ => {
-                        let count = random.rng.random_range(0..7);
-                        let period_us = random.rng.random_range(0..300);
+                        let count = random.rng.random_range(0..9);
+                        let none = random.chance(0.1);
+                        let period_us = if none { 0 } else { random.rng.random_range(1..600) };
                         bench.moderate(cq, count.into(), period_us);
                         expected = model.moderate(count, period_us, now).then_some(1);
                         seen[2] += u32::from(expected.is_some());

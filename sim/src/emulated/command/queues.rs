@@ -4,6 +4,7 @@
 use ferrowire_spec::queue::command::create_cq::CreateCq;
 use ferrowire_spec::queue::command::create_eq::CreateEq;
 use ferrowire_spec::queue::command::create_srq::CreateSrq;
+use ferrowire_spec::queue::command::modify_cq::ModifyCq;
 use ferrowire_spec::queue::command::modify_srq::ModifySrq;
 use ferrowire_spec::queue::command_completion::srq_summary::SrqSummary;
 use ferrowire_spec::queue::event::EventKind;
@@ -14,7 +15,7 @@ use super::super::card::{Card, SrqRing};
 use super::super::limits;
 use super::super::rings::{CqRing, EqRing, WorkRing};
 use super::{base, need, object, page, refusal, Refusal};
-use crate::model::Event;
+use crate::model::{Event, Instant};
 
 impl Card {
     pub(super) fn create_cq(&mut self, command: &CreateCq) -> Result<(), Refusal> {
@@ -30,6 +31,13 @@ impl Card {
         let ring = CqRing::new(command.base, command.log2_entries, command.doorbell_page, command.eqn);
         self.objects.cqs.insert(cqn, ring);
         Ok(())
+    }
+
+    pub(super) fn modify_cq(&mut self, command: &ModifyCq) -> Result<(), Refusal> {
+        let cqn = command.object;
+        object(cqn, limits::CQS, self.objects.cqs.contains_key(&cqn), true)?;
+        let gone = |_| refusal(Status::BadObject, Attribute::Object);
+        self.engine.moderate_cq(cqn, command.count, Instant::from(command.period_us) * 1000).map_err(gone)
     }
 
     pub(super) fn destroy_cq(&mut self, cqn: u32) -> Result<(), Refusal> {

@@ -146,6 +146,60 @@ fn an_armed_queue_gives_one_event_and_solicited_means_solicited_or_failed() {
 }
 
 #[test]
+fn a_moderated_queue_tells_at_its_count_or_after_its_period() {
+    let mut p = Pair::new();
+    let (cq, qpn) = (p.b.cq, p.a.qpn);
+    for i in 0..32 {
+        p.b.recv(i, 0, 8);
+    }
+    let send = |p: &mut Pair, solicited: bool| {
+        let wr = SendWr::send(1, &[]);
+        p.a.engine.post_send(qpn, if solicited { wr.solicited() } else { wr }).unwrap();
+        p.run();
+        p.b.events().len()
+    };
+    const PERIOD: Instant = 50_000;
+    p.b.engine.moderate_cq(cq, 3, PERIOD).unwrap();
+    let three = |p: &mut Pair| [send(p, false), send(p, false), send(p, false)];
+    assert_eq!(three(&mut p), [0, 0, 0], "not armed");
+    // The third since it was armed, and that once.
+    p.b.engine.arm_cq(cq, false).unwrap();
+    assert_eq!((three(&mut p), send(&mut p, false)), ([0, 0, 1], 0));
+    // Those that were there when it was armed count, solicited ones as one.
+    p.b.engine.arm_cq_behind(cq, false, (2, false)).unwrap();
+    assert_eq!(send(&mut p, false), 1);
+    p.b.engine.arm_cq_behind(cq, false, (3, false)).unwrap();
+    assert_eq!(p.b.events().len(), 1, "at once");
+    p.b.engine.arm_cq_behind(cq, true, (7, true)).unwrap();
+    assert_eq!([send(&mut p, true), send(&mut p, false), send(&mut p, true)], [0, 0, 1]);
+    // One alone waits for the period, and another arming does not put that off.
+    p.b.engine.arm_cq(cq, false).unwrap();
+    assert_eq!(p.b.engine.poll_timeout(), None);
+    let first = p.now;
+    assert_eq!(send(&mut p, false), 0);
+    p.now += PERIOD / 2;
+    p.b.engine.set_now(p.now);
+    p.b.engine.arm_cq_behind(cq, false, (1, false)).unwrap();
+    let due = p.b.engine.poll_timeout().unwrap();
+    assert!((first + PERIOD..first + PERIOD + PERIOD / 4).contains(&due), "{first} to {due}");
+    p.b.engine.handle_timeout(due - 1);
+    assert_eq!(p.b.events(), []);
+    p.b.engine.handle_timeout(due);
+    assert_eq!((p.b.events().len(), p.b.engine.poll_timeout()), (1, None));
+    // New limits hold at once.
+    p.now = due;
+    for (count, period) in [(2, PERIOD), (1, PERIOD), (0, PERIOD), (3, 0)] {
+        p.b.engine.moderate_cq(cq, 5, PERIOD).unwrap();
+        p.b.engine.arm_cq(cq, false).unwrap();
+        assert_eq!([send(&mut p, false), send(&mut p, false)], [0, 0]);
+        p.b.engine.moderate_cq(cq, 4, PERIOD).unwrap();
+        assert_eq!(p.b.events(), []);
+        p.b.engine.moderate_cq(cq, count, period).unwrap();
+        assert_eq!((p.b.events().len(), p.b.engine.poll_timeout()), (1, None));
+    }
+}
+
+#[test]
 fn a_completion_queue_that_runs_over_ends_its_queue_pairs() {
     let mut p = Pair::new();
     let cq = p.a.engine.create_cq(2);
