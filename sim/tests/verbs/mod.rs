@@ -161,6 +161,11 @@ fn a_channel_wakes_a_program_that_waits_in_each_way() {
 }
 
 #[test]
+fn a_moderated_queue_wakes_a_program_at_its_count_or_after_its_period() {
+    run("moderation");
+}
+
+#[test]
 fn a_completion_queue_is_destroyed_after_its_events_are_acknowledged() {
     run("acks");
 }
