@@ -47,6 +47,11 @@ pub(crate) trait Written {
 
     /// An entry, if the card has written it.
     fn entry(&self, index: u32) -> Option<Done>;
+
+    /// Where entry `index` is: at another index if a ring ends before it, and the queue goes on in the next one.
+    fn place(&self, index: u32) -> u32 {
+        index
+    }
 }
 
 /// What belongs to it.
@@ -256,7 +261,7 @@ impl Attachments {
         let stale_until = (written != consumer).then_some(written);
         self.change(qpn, (sends, receives), stale_until, |old| {
             let Some(queue) = old.shared() else { return };
-            let mut index = old.begins(consumer, written);
+            let mut index = entries.place(old.begins(consumer, written));
             while index != written {
                 let entry = entries.entry(index);
                 fence(Ordering::Acquire);
@@ -268,7 +273,7 @@ impl Attachments {
                     }
                     _ => {}
                 }
-                index = index.wrapping_add(1);
+                index = entries.place(index.wrapping_add(1));
             }
         });
     }

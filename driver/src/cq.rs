@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`CompletionQueue`]: how work requests ended (IBTA 10.8).
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferrowire_spec::queue::command::create_cq::CreateCq;
 use ferrowire_spec::queue::command::modify_cq::ModifyCq;
+use ferrowire_spec::queue::command::resize_cq::ResizeCq;
+use ferrowire_spec::queue::command_completion::cq_summary::CqSummary;
 use ferrowire_spec::queue::cqe::{self, Cqe};
 use ferrowire_spec::queue::doorbell;
 use ferrowire_spec::queue::doorbell::cq::{self as bell, CqDoorbell};
@@ -25,9 +28,8 @@ use crate::tracker::Tracker;
 pub(crate) struct Cq {
     pub(crate) device: Arc<Device>,
     pub(crate) cqn: u32,
-    size: Size,
     live: bool,
-    ring: EntryRing<{ cqe::WORDS }>,
+    rings: Mutex<Rings>,
     attachments: Attachments,
     /// Where it tells; destroyed behind it.
     events: Option<Arc<Eq>>,
@@ -36,7 +38,8 @@ pub(crate) struct Cq {
 impl Cq {
     /// From now on, completions of `qpn` are those of these queues.
     pub(crate) fn attach(&self, qpn: u32, sends: Option<Arc<Tracker>>, receives: Option<Receiver>) {
-        self.attachments.attach(self.ring.entries(), qpn, sends, receives);
+        // Under the lock: while the queue goes to another ring, it is not known where its entries are.
+        self.attachments.attach(&*self.rings(), qpn, sends, receives);
     }
 
     /// Entries of `qpn` that are there are passed over. The card writes none after them.
@@ -51,6 +54,10 @@ impl Cq {
         self.device.commands.run(CommandOpcode::ModifyCq, object, command).map(|_| ())
     }
 
+    fn rings(&self) -> MutexGuard<'_, Rings> {
+        self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn destroy(&mut self) -> Result<()> {
         if !std::mem::take(&mut self.live) {
             return Ok(());
@@ -63,7 +70,7 @@ impl Cq {
             }
             self.device.tables(|t| t.cqs.give_back(self.cqn));
         } else {
-            self.ring.leak();
+            self.rings().last.leak();
         }
         result.map(|_| ())
     }
@@ -76,14 +83,62 @@ impl Drop for Cq {
     }
 }
 
-impl Written for Entries<{ cqe::WORDS }> {
+/// A ring that the card has left for another one, and in which entries are to be polled.
+struct OldRing {
+    ring: EntryRing<{ cqe::WORDS }>,
+    /// Indices of its first entry, and after its last one.
+    begin: u32,
+    end: u32,
+}
+
+/// Where the entries of a completion queue are. They are counted on from ring to ring, but for a gap: the first index of a ring is a multiple of twice its size, so
+/// the bits of an index say slot and phase in every ring, and the poller computes nothing.
+struct Rings {
+    /// The poller is in the first one; all their entries are there.
+    old: VecDeque<OldRing>,
+    /// The one that the card writes, and the index of its first entry.
+    last: EntryRing<{ cqe::WORDS }>,
+    begin: u32,
+}
+
+impl Rings {
+    /// The first index of a ring of `1 << log2` entries after one that ends at `end`.
+    fn after(end: u32, log2: u8) -> u32 {
+        let round = (2u32 << log2) - 1;
+        end.wrapping_add(round) & !round
+    }
+
+    /// Entries that a poller at `consumer` has not taken.
+    fn unpolled(&self, consumer: u32) -> u32 {
+        let mut at = consumer;
+        let mut count = 0u32;
+        for ring in &self.old {
+            count = count.saturating_add(ring.end.wrapping_sub(at));
+            at = self.place(ring.end);
+        }
+        count.saturating_add(self.last.entries().written(at).wrapping_sub(at))
+    }
+}
+
+impl Written for Rings {
     fn written(&self, consumer: u32) -> u32 {
-        self.written(consumer)
+        self.last.entries().written(if self.old.is_empty() { consumer } else { self.begin })
     }
 
     fn entry(&self, index: u32) -> Option<Done> {
-        let Cqe { qpn, wqe_index, receive, status, .. } = Cqe::from_words(&self.get(index)?);
+        let holds = |old: &&OldRing| index.wrapping_sub(old.begin) < old.end.wrapping_sub(old.begin);
+        let entries = self.old.iter().find(holds).map_or(self.last.entries(), |old| old.ring.entries());
+        let Cqe { qpn, wqe_index, receive, status, .. } = Cqe::from_words(&entries.get(index)?);
         Some(Done { qpn, index: wqe_index, receive, success: status == WcStatus::Success.code() })
+    }
+
+    fn place(&self, mut index: u32) -> u32 {
+        for (n, ring) in self.old.iter().enumerate() {
+            if index == ring.end {
+                index = self.old.get(n + 1).map_or(self.begin, |next| next.begin);
+            }
+        }
+        index
     }
 }
 
@@ -112,6 +167,16 @@ impl Size {
         Some(Self { log2, lag: lag as u32 })
     }
 
+    /// The same, for a card.
+    fn for_card(operation: &'static str, entries: u32, device: &Device) -> Result<Self> {
+        Self::of(entries, device.capabilities.max_cq_log2).ok_or_else(|| Error::Attribute {
+            operation,
+            attribute: "entries",
+            value: entries.into(),
+            fix: format!("choose 1 to {}", device.capabilities.max_cqe()),
+        })
+    }
+
     /// Completions that may be outstanding between two consumer doorbells. The send queue has room again as soon as `poll` has taken an entry,
     /// before the doorbell: so another thread may post while `lag` entries are taken of which the card does not know.
     fn capacity(self) -> u32 {
@@ -134,10 +199,16 @@ pub struct CompletionQueue {
     bell: Bell,
     word: u64,
     pub(crate) cq: Arc<Cq>,
+    size: Size,
+    /// The ring that is polled.
     entries: Entries<{ cqe::WORDS }>,
     consumer: u32,
-    /// When the consumer gets there, the card is told.
+    /// When the consumer gets there, the card is told; or, in an old ring, the next ring is polled.
     tell_at: u32,
+    /// The ring is an old one, which ends there.
+    is_old: bool,
+    /// The index of the first entry of the card's ring: the card counts from there.
+    begin: u32,
     followed: Followed,
     /// An error met behind completions that were already handed out.
     deferred: Option<Error>,
@@ -214,7 +285,7 @@ impl CompletionQueue {
 
     /// Completions that it has room for, all together: those that are in it, and those of work requests that are posted.
     pub fn capacity(&self) -> u32 {
-        self.cq.size.capacity()
+        self.size.capacity()
     }
 
     /// From now on a poll that finds nothing does not let the card run. That takes its time with a card on a socket, for which a thread that shares the
@@ -415,14 +486,109 @@ impl CompletionQueue {
         self.cq.moderate(count, period_us)
     }
 
+    /// Gives it room for at least `entries` completions, more or fewer than before, whatever is posted and outstanding: no completion is lost, and all come in their
+    /// order. What it was armed for stays. The memory of before goes back when its completions have been polled.
+    ///
+    /// # Errors
+    /// `Attribute` for a size that the card does not have, or fewer entries than are to be polled; `Bus` when there is no memory for it, `Command` when the card refuses. The queue
+    /// is as before then.
+    pub fn resize(&mut self, entries: u32) -> Result<()> {
+        const OPERATION: &str = "resize_cq";
+        let cq = Arc::clone(&self.cq);
+        let (device, cqn) = (&cq.device, cq.cqn);
+        let size = Size::for_card(OPERATION, entries, device)?;
+        let mut rings = cq.rings();
+        let unpolled = rings.unpolled(self.consumer);
+        if entries < unpolled {
+            return Err(Error::Attribute {
+                operation: OPERATION,
+                attribute: "entries",
+                value: entries.into(),
+                fix: format!(
+                    "{unpolled} completions are in the queue: poll them, or choose as many at least"
+                ),
+            });
+        }
+        let mut ring = EntryRing::alloc(&device.bus, size.log2, &cqe::PHASE)?;
+        // A doorbell with a consumer of the old ring must not come after the command. Only the owner of `self` rings, and stands here. What it rang before, the card
+        // gets before the command's: writes to a card do not pass each other (PCIe 2.4.1). And the card carries the command out after the doorbells that it got
+        // before.
+        let result = device.commands.run(CommandOpcode::ResizeCq, cqn, |token| {
+            ResizeCq {
+                token,
+                object: cqn,
+                base: ring.bus_address(),
+                log2_entries: size.log2,
+                ..ResizeCq::default()
+            }
+            .to_bytes()
+        });
+        let value = result.inspect_err(|error| {
+            if error.is_unanswered() {
+                ring.leak();
+            }
+        })?;
+        let summary = CqSummary::parse(&value.to_le_bytes()).map_err(|e| Error::from_spec(OPERATION, e))?;
+        let end = rings.begin.wrapping_add(summary.producer);
+        let begin = Rings::after(end, size.log2);
+        let ring = std::mem::replace(&mut rings.last, ring);
+        let old = OldRing { ring, begin: std::mem::replace(&mut rings.begin, begin), end };
+        rings.old.push_back(old);
+        drop(rings);
+        (self.size, self.begin) = (size, begin);
+        if !std::mem::replace(&mut self.is_old, true) {
+            self.tell_at = end;
+        }
+        self.move_on();
+        Ok(())
+    }
+
+    /// From rings of which nothing is left to the next one.
+    fn move_on(&mut self) {
+        let cq = Arc::clone(&self.cq);
+        let mut rings = cq.rings();
+        while self.is_old && self.consumer == self.tell_at {
+            // Its memory goes back with the last one that has its words.
+            let left = rings.old.pop_front();
+            let next = rings.old.front();
+            self.is_old = next.is_some();
+            (self.consumer, self.tell_at) = match next {
+                Some(next) => (next.begin, next.end),
+                None => (self.begin, self.begin.wrapping_add(self.size.lag)),
+            };
+            self.entries = next.map_or(&rings.last, |next| &next.ring).entries().clone();
+            drop(left);
+        }
+        // Under the lock: who looks at the rings finds the poller in the first of them.
+        self.cq.attachments.taken(self.consumer);
+        drop(rings);
+        self.followed.settle(&self.cq.attachments, self.consumer);
+    }
+
+    /// As [`tell`](Self::tell), in an old ring.
+    #[cold]
+    fn tell_in_old(&mut self, arm: u64) -> Result<()> {
+        self.move_on();
+        match (self.is_old, arm) {
+            // There is nothing to tell of entries that the card has forgotten.
+            (_, 0) => Ok(()),
+            (true, arm) => self.bell.ring(self.word | arm),
+            (false, arm) => self.tell(arm),
+        }
+    }
+
     /// Tells the card how far the host is, and arms it.
     fn tell(&mut self, arm: u64) -> Result<()> {
+        if self.is_old {
+            return self.tell_in_old(arm);
+        }
         self.followed.settle(&self.cq.attachments, self.consumer);
         // Before the card may write there again.
         self.cq.attachments.taken(self.consumer);
-        let told = self.bell.ring(self.word | arm | bell::CONSUMER.to_word(self.consumer.into()));
+        let consumer = self.consumer.wrapping_sub(self.begin);
+        let told = self.bell.ring(self.word | arm | bell::CONSUMER.to_word(consumer.into()));
         // After a failure it is told with the next entry.
-        let until = if told.is_ok() { self.cq.size.lag } else { 1 };
+        let until = if told.is_ok() { self.size.lag } else { 1 };
         self.tell_at = self.consumer.wrapping_add(until);
         told
     }
@@ -470,13 +636,7 @@ impl Context {
         events: Option<Arc<Eq>>,
     ) -> Result<CompletionQueue> {
         let device = Arc::clone(&self.device);
-        let max = device.capabilities.max_cq_log2;
-        let size = Size::of(entries, max).ok_or_else(|| Error::Attribute {
-            operation,
-            attribute: "entries",
-            value: entries.into(),
-            fix: format!("choose 1 to {}", device.capabilities.max_cqe()),
-        })?;
+        let size = Size::for_card(operation, entries, &device)?;
         let bell = device.bell(doorbell::CQ)?;
         let mut ring = EntryRing::alloc(&device.bus, size.log2, &cqe::PHASE)?;
         let cqn = device.take(operation, "completion queues", device.capabilities.max_cq, |t| &mut t.cqs)?;
@@ -503,16 +663,20 @@ impl Context {
         let overrun = device.overrun_of(cqn);
         let (entries, needs_progress) = (ring.entries().clone(), device.bus.needs_progress());
         let attachments = Attachments::new();
-        let cq = Cq { device, cqn, size, live: true, ring, attachments, events };
+        let rings = Mutex::new(Rings { old: VecDeque::new(), last: ring, begin: 0 });
+        let cq = Cq { device, cqn, live: true, rings, attachments, events };
         let bare = CqDoorbell { cqn, ..CqDoorbell::default() }.to_words();
         let [word] = bare.map_err(|e| Error::from_spec(operation, e))?;
         Ok(CompletionQueue {
             bell,
             word,
             cq: Arc::new(cq),
+            size,
             entries,
             consumer: 0,
             tell_at: size.lag,
+            is_old: false,
+            begin: 0,
             followed: Followed::new(),
             deferred: None,
             has_more: needs_progress,
@@ -525,6 +689,17 @@ impl Context {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ring_begins_where_the_bits_of_an_index_are_slot_and_first_pass() {
+        for log2 in [0u8, 3, 22] {
+            for end in [0u32, 1, 7, 16, 1000, 1 << 23, u32::MAX - 3, u32::MAX] {
+                let begin = Rings::after(end, log2);
+                assert!(begin.wrapping_sub(end) < 2 << log2, "{end}, {log2}: {begin}");
+                assert_eq!(begin & ((2 << log2) - 1), 0);
+            }
+        }
+    }
 
     #[test]
     fn a_ring_has_room_for_what_was_asked_for_while_the_card_is_a_quarter_behind() {

@@ -4,6 +4,7 @@
 use crate::common::*;
 use ferrowire::spec::queue::cqe::Cqe;
 use ferrowire::spec::queue::event;
+use ferrowire::spec::queue::{CommandAttribute, CommandOpcode, CommandStatus};
 use ferrowire::*;
 
 fn events(queue: &EventQueue) -> Vec<(EventKind, u32)> {
@@ -264,4 +265,56 @@ fn events_of_a_queue_that_is_gone_are_passed_over() {
     complete(&mock, 0, qp.number(), false);
     let told: Vec<u32> = events(&eq).into_iter().map(|(_, cqn)| cqn).collect();
     assert_eq!(told, [1, 2, 3, 0]);
+}
+
+/// Sends that complete, and their completions, which follow those before.
+fn goes_on(b: &mut Bench, count: u64, next: &mut u64) {
+    let mut batch = b.qp.start_post_send();
+    for wr_id in *next..*next + count {
+        batch.post(&SendWr::write(wr_id, &[], b.target.remote(0)).signaled()).unwrap();
+    }
+    batch.ring().unwrap();
+    for done in b.completions(count as usize) {
+        assert_eq!(done.wr_id(), *next);
+        *next += 1;
+    }
+}
+
+#[test]
+fn a_resize_that_is_refused_leaves_the_queue_as_it_was_and_one_that_is_not_gives_the_old_memory_back() {
+    let mut b = bench(8, 16);
+    let mut next = 0;
+    goes_on(&mut b, 5, &mut next);
+    let (mapped, room) = (b.mock.card().map.len(), b.cq.capacity());
+    b.mock.card().refuse.push_back((CommandStatus::BadSize.code(), CommandAttribute::Log2Entries.code(), 0));
+    let error = b.cq.resize(40).unwrap_err();
+    assert!(matches!(error, Error::Command { operation: CommandOpcode::ResizeCq, .. }), "{error}");
+    assert!(matches!(b.cq.resize(0), Err(Error::Attribute { attribute: "entries", value: 0, .. })));
+    assert_eq!((b.mock.card().map.len(), b.cq.capacity()), (mapped, room));
+    (0..8).for_each(|_| goes_on(&mut b, 7, &mut next));
+    // Nothing is in the old ring.
+    b.cq.resize(40).unwrap();
+    assert_eq!(b.mock.card().map.len(), mapped);
+    (0..20).for_each(|_| goes_on(&mut b, 7, &mut next));
+    // Some is, then less, then nothing.
+    let mut batch = b.qp.start_post_send();
+    for i in 0..3 {
+        batch.post(&SendWr::write(next + i, &[], b.target.remote(0)).signaled()).unwrap();
+    }
+    batch.ring().unwrap();
+    (0..4).for_each(|_| b.mock.step());
+    b.cq.resize(9).unwrap();
+    let mut some = [Completion::default(); 2];
+    for (taken, rings) in [(2, 2), (1, 2), (0, 1)] {
+        assert_eq!(b.mock.card().map.len(), mapped - 1 + rings);
+        assert_eq!(b.cq.poll(&mut some), Ok(taken));
+    }
+    assert_eq!(b.mock.card().map.len(), mapped);
+    next += 3;
+    (0..20).for_each(|_| goes_on(&mut b, 7, &mut next));
+    // A card that does not answer may have either.
+    b.mock.card().deaf = true;
+    let error = b.cq.resize(20).unwrap_err();
+    assert!(matches!(error, Error::Timeout { operation: "RESIZE_CQ", .. }), "{error}");
+    assert_eq!(b.mock.card().map.len(), mapped + 1);
 }

@@ -158,6 +158,7 @@ fn core(
     let events_busy = m.wire("events_busy", 1);
     let removed = m.wire_of("removed", &Done::of());
     let psns = m.wire_of("psns", &QpPsns::of());
+    let (fenced, produced) = (m.wire("fenced", 1), m.wire("produced", 32));
     let (status, srqs_busy) = (m.wire_of("srq_status", &SrqStatus::of()), m.wire("srqs_busy", 1));
     let commands = command(
         m,
@@ -169,6 +170,8 @@ fn core(
         events_busy,
         status.clone(),
         srqs_busy,
+        fenced,
+        produced,
         psns.clone(),
         reclaimed,
         registers.port.mac,
@@ -200,7 +203,9 @@ fn core(
         cqs.clone(),
         eqs.clone(),
         srqs.entry.clone(),
+        commands.fences,
     );
+    m.drive(&fenced, bells.fenced);
 
     // The transport.
     let control = Control {
@@ -242,7 +247,8 @@ fn core(
     engine_faults.connect(crate::stream::arbiter(m, &|_: &QpFault| lit(1, 1), core.faults));
     let completions = crate::stream::arbiter(m, &|_: &Completion| lit(1, 1), core.completions);
     let completions = breath(&m.label("completions"), cfg.unhurried(), completions);
-    let writer = cq(m, cfg, completions, cqs.clone(), cq_limits, bells.cq);
+    let writer = cq(m, cfg, completions, cqs.clone(), cq_limits, commands.resize, bells.cq);
+    m.drive(&produced, writer.produced);
     writer_faults.connect(writer.faults);
     marks.connect(writer.marks);
     m.drive(&drained, m.delay("drained_now", &writer.drained));

@@ -44,6 +44,7 @@ mod reads;
 mod replay;
 mod replay_cli;
 mod reset;
+mod resize;
 mod rtl_fuzz;
 mod rtl_language;
 mod rtl_ops;

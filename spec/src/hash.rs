@@ -37,6 +37,7 @@ pub const ALL_LAYOUTS: &[&Layout] = &[
     &queue::command::LAYOUT,
     &queue::command::create_cq::LAYOUT,
     &queue::command::modify_cq::LAYOUT,
+    &queue::command::resize_cq::LAYOUT,
     &queue::command::reg_mr::LAYOUT,
     &queue::command::create_qp::LAYOUT,
     &queue::command::modify_qp::LAYOUT,
@@ -49,6 +50,7 @@ pub const ALL_LAYOUTS: &[&Layout] = &[
     &queue::command_completion::LAYOUT,
     &queue::command_completion::qp_summary::LAYOUT,
     &queue::command_completion::srq_summary::LAYOUT,
+    &queue::command_completion::cq_summary::LAYOUT,
 ];
 
 /// Every block of registers, in the order of their addresses.

@@ -126,6 +126,7 @@ proptest! {
             queue::doorbell::sq::SqDoorbell queue::doorbell::rq::RqDoorbell queue::doorbell::cq::CqDoorbell
             queue::doorbell::eq::EqDoorbell queue::command::Command queue::command::create_cq::CreateCq
             queue::command::modify_cq::ModifyCq
+            queue::command::resize_cq::ResizeCq
             queue::command::reg_mr::RegMr queue::command::create_qp::CreateQp
             queue::command::modify_qp::ModifyQp queue::command::set_av::SetAv
             queue::command::create_ah::CreateAh queue::command::create_srq::CreateSrq
@@ -133,6 +134,7 @@ proptest! {
             queue::command::create_eq::CreateEq queue::CommandCompletion
             queue::command_completion::qp_summary::QpSummary
             queue::command_completion::srq_summary::SrqSummary
+            queue::command_completion::cq_summary::CqSummary
         }
     }
 
@@ -144,6 +146,7 @@ proptest! {
             queue::doorbell::sq::SqDoorbell queue::doorbell::rq::RqDoorbell queue::doorbell::cq::CqDoorbell
             queue::doorbell::eq::EqDoorbell queue::command::Command queue::command::create_cq::CreateCq
             queue::command::modify_cq::ModifyCq
+            queue::command::resize_cq::ResizeCq
             queue::command::reg_mr::RegMr queue::command::create_qp::CreateQp
             queue::command::modify_qp::ModifyQp queue::command::set_av::SetAv
             queue::command::create_ah::CreateAh queue::command::create_srq::CreateSrq
@@ -151,6 +154,7 @@ proptest! {
             queue::command::create_eq::CreateEq queue::CommandCompletion
             queue::command_completion::qp_summary::QpSummary
             queue::command_completion::srq_summary::SrqSummary
+            queue::command_completion::cq_summary::CqSummary
         }
         // Fields over the edges of words, and a size that is no multiple of 8.
         words_are_the_bytes! { &data[..];

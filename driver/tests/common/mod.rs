@@ -14,7 +14,7 @@ use std::time::Duration;
 use ferrowire::spec::csr::{capabilities as cap, command_queue as cmdq, identity};
 use ferrowire::spec::qp_state::{self, AttributeBit, Attributes, TransitionError};
 use ferrowire::spec::queue::command::{
-    self, create_cq, create_eq, create_qp, modify_qp, reg_mr, set_av, Command,
+    self, create_cq, create_eq, create_qp, modify_qp, reg_mr, resize_cq, set_av, Command,
 };
 use ferrowire::spec::queue::command_completion::{qp_summary, CommandCompletion};
 use ferrowire::spec::queue::cqe::{self, Cqe, LocalCause};
@@ -408,6 +408,13 @@ impl Card {
                 }
                 let queue = Queue::new(c.base, c.log2_entries, c.doorbell_page, c.eqn);
                 self.cqs.insert(object, queue);
+            }
+            CommandOpcode::ResizeCq => {
+                let c = resize_cq::ResizeCq::parse(bytes).unwrap();
+                need(self.cqs.contains_key(&object))?;
+                let cq = self.cqs.get_mut(&object).unwrap();
+                (cq.base, cq.log2, cq.consumer) = (c.base, c.log2_entries, 0);
+                return Ok(u64::from(std::mem::take(&mut cq.producer)));
             }
             CommandOpcode::CreateEq => {
                 let c = create_eq::CreateEq::parse(bytes).unwrap();

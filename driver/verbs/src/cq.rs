@@ -397,7 +397,7 @@ pub unsafe extern "C" fn ibv_create_cq(
     pointer("ibv_create_cq", Cq::create(context, &wanted))
 }
 
-/// Makes room for `cqe` completions. A queue has room for more than was asked for; beyond that the card cannot change it.
+/// Makes room for `cqe` completions, whatever is in it and outstanding; threads that poll, post and arm go on.
 ///
 /// # Safety
 /// The queue lives.
@@ -408,14 +408,14 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     if let Err(failure) = cq.own() {
         return number("ibv_resize_cq", Err(failure));
     }
-    let has = cq.with(|queue| queue.capacity());
     let result = match u32::try_from(cqe) {
         Ok(0) | Err(_) => Err(Failure::invalid("cqe must be at least 1")),
-        Ok(cqe) if cqe <= has => Ok(()),
-        Ok(cqe) => Err(Failure::text(
-            Errno::OPNOTSUPP,
-            format!("the queue has room for {has} completions, and the card cannot make it {cqe}; create it with that size"),
-        )),
+        Ok(wanted) => cq.with(|queue| {
+            queue.resize(wanted)?;
+            // SAFETY: programs read it alone, and two threads that resize do so in turns.
+            unsafe { (*cq.base.get()).cqe = queue.capacity() as c_int };
+            Ok(())
+        }),
     };
     number("ibv_resize_cq", result)
 }

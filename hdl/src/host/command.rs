@@ -25,8 +25,8 @@
 
 use super::dma::{write_entry, EntryWrite, Order};
 use super::{
-    pds, AhEntry, CommandControl, CommandProgress, CqEntry, CqLimits, EqEntry, SrqControl, SrqEntry,
-    SrqStatus, MAX_CQ_LOG2,
+    pds, AhEntry, CommandControl, CommandProgress, CqEntry, CqLimits, CqResize, EqEntry, SrqControl,
+    SrqEntry, SrqStatus, MAX_CQ_LOG2,
 };
 use crate::config::RnicConfig;
 use crate::context::{QpFound, QpRecord, QpUpdate};
@@ -43,9 +43,9 @@ use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Inter
 use ferrowire_spec::qp_state::{AttributeBit, GSI_QKEY, GSI_QPN, RAW_QPN};
 use ferrowire_spec::queue::command::{
     self as spec, alloc_mw, create_ah, create_cq, create_eq, create_qp, create_srq, modify_cq, modify_qp,
-    modify_srq, reg_mr, set_av, PathMtu,
+    modify_srq, reg_mr, resize_cq, set_av, PathMtu,
 };
-use ferrowire_spec::queue::command_completion::{self as completion, qp_summary, srq_summary};
+use ferrowire_spec::queue::command_completion::{self as completion, cq_summary, qp_summary, srq_summary};
 use ferrowire_spec::queue::{
     Access, CommandAttribute as Attribute, CommandOpcode as Op, CommandStatus as Status,
 };
@@ -102,6 +102,10 @@ pub struct CommandProcessor {
     pub cq_limits: TableWrite<CqLimits>,
     /// Event queues.
     pub eqs: TableWrite<EqEntry>,
+    /// A completion queue is to have another ring: taken when it has.
+    pub resize: Stream<CqResize>,
+    /// Asks whether the doorbells that came before this command have acted.
+    pub fences: Sig,
     /// Shared receive queues.
     pub srqs: SrqControl,
     /// Whose PSNs are asked for.
@@ -147,6 +151,10 @@ enum State {
     Remove,
     /// It has answered.
     Removed,
+    /// Doorbells that came before the command act.
+    Fence,
+    /// A completion queue goes to its new ring.
+    Resize,
     /// Tables are written.
     Execute,
     /// References are counted: read and write for the protection domain and both completion queues.
@@ -177,10 +185,11 @@ enum State {
 }
 
 /// What can be commanded.
-const KNOWN: [Op; 23] = [
+const KNOWN: [Op; 24] = [
     Op::CreateCq,
     Op::ModifyCq,
     Op::DestroyCq,
+    Op::ResizeCq,
     Op::RegMr,
     Op::DeregMr,
     Op::AllocMw,
@@ -265,7 +274,7 @@ struct Incoming {
 }
 
 /// Takes and executes commands. `removed`: a removal has ended; `events_busy`: an event is on its way, or new limits of a completion queue; `srq_status`: of the shared receive queue that is asked for;
-/// `srqs_busy`: one that is gone may still be read; `psns`: of the queue pair `asked_qp`; `reclaimed`: it was a command that made the core begin anew.
+/// `srqs_busy`: one that is gone may still be read; `fenced`: the answer to `fences`; `produced`: entries of the old ring, when `resize` is taken; `psns`: of the queue pair `asked_qp`; `reclaimed`: it was a command that made the core begin anew.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn command(
@@ -278,6 +287,8 @@ pub fn command(
     events_busy: Sig,
     srq_status: SrqStatus,
     srqs_busy: Sig,
+    fenced: Sig,
+    produced: Sig,
     psns: QpPsns,
     reclaimed: Sig,
     own_mac: Sig,
@@ -308,7 +319,7 @@ pub fn command(
     let any_op = |ops: &[Op]| ops.iter().fold(lit(1, 0), |any, o| any | op(*o));
     let object = get(&spec::LAYOUT, &spec::OBJECT);
     let of_qp = any_op(&[Op::CreateQp, Op::ModifyQp, Op::SetAv, Op::QueryQp, Op::DestroyQp]).named("of_qp");
-    let of_cq = any_op(&[Op::CreateCq, Op::DestroyCq]);
+    let of_cq = any_op(&[Op::CreateCq, Op::DestroyCq, Op::ResizeCq]);
     let names_cq = of_cq | op(Op::ModifyCq);
     let of_eq = any_op(&[Op::CreateEq, Op::DestroyEq]);
     let of_srq = any_op(&[Op::CreateSrq, Op::ModifySrq, Op::DestroySrq, Op::QuerySrq]);
@@ -484,12 +495,13 @@ pub fn command(
         use create_cq::*;
         let is = op(Op::CreateCq);
         let base = get(&LAYOUT, &BASE);
-        checks.refuse(
-            is & get(&LAYOUT, &LOG2_ENTRIES).gt(MAX_CQ_LOG2),
-            Status::BadSize,
-            Attribute::Log2Entries,
-        );
-        checks.refuse(is & (unaligned(base) | wraps(base)), Status::BadAddress, Attribute::Base);
+        // RESIZE_CQ has its ring at the same place.
+        assert_eq!(place(&BASE), place(&resize_cq::BASE));
+        assert_eq!(place(&LOG2_ENTRIES), place(&resize_cq::LOG2_ENTRIES));
+        let rings = is | op(Op::ResizeCq);
+        let size = get(&LAYOUT, &LOG2_ENTRIES);
+        checks.refuse(rings & size.gt(MAX_CQ_LOG2), Status::BadSize, Attribute::Log2Entries);
+        checks.refuse(rings & (unaligned(base) | wraps(base)), Status::BadAddress, Attribute::Base);
         // 0 says none.
         let no_events = eqn.any() & !(in_range(eqn, eq_bits) & events.exists);
         checks.refuse(is & no_events, Status::BadAttribute, Attribute::Eqn);
@@ -901,6 +913,7 @@ pub fn command(
             .otherwise_when(op(Op::RegMr), |m| go(m, State::Overlap))
             .otherwise_when(op(Op::CreateSrq), |m| go(m, State::Settle))
             .otherwise_when(removes_key, |m| go(m, State::Remove))
+            .otherwise_when(op(Op::ResizeCq), |m| go(m, State::Fence))
             .otherwise(|m| go(m, State::Execute));
     });
     // A row is there in the cycle behind its own, and what it says in the next: the sweep goes on for so long, over the first rows again.
@@ -950,6 +963,20 @@ pub fn command(
             m.set(&attribute, Attribute::Object.code());
             go(m, State::Complete);
         });
+    });
+
+    // The completion writer owns what changes. Doorbells of before would be about the new ring if they came after it.
+    let fences = state.is(State::Fence);
+    m.when(fences & fenced, |m| go(m, State::Resize));
+    let ring = CqResize {
+        cq: object.trunc(cq_bits),
+        base: cfg.bus(get(&resize_cq::LAYOUT, &resize_cq::BASE)),
+        log2: get(&resize_cq::LAYOUT, &resize_cq::LOG2_ENTRIES).trunc(5),
+    };
+    let resize = Stream::new(m, "resize", state.is(State::Resize), ring);
+    m.when(resize.fire(), |m| {
+        m.set(&value, assemble(&cq_summary::LAYOUT, &[(cq_summary::PRODUCER, produced)]));
+        go(m, State::Complete);
     });
 
     let here = state.is(State::Execute);
@@ -1172,6 +1199,8 @@ pub fn command(
         cqs,
         cq_limits,
         eqs,
+        resize,
+        fences,
         srqs,
         asked_qp: object.trunc(qp_bits),
         reclaims: state.is(State::Reclaim),

@@ -8,7 +8,8 @@
 //!  arms --------->|            ^       ^        |  |       +------- behind it ---> notices
 //!    ^                         |       |        |  +--> row: producer, armed, newest notable entry
 //!    +-- doorbell -------------|--> consumers   +--> faults ---> gather ---> faults
-//!  CREATE_CQ, MODIFY_CQ -------+         |
+//!  CREATE_CQ, RESIZE_CQ, ------+         |
+//!  MODIFY_CQ                             |
 //!     late <-- periods <-- first waits --+
 //! ```
 //!
@@ -34,6 +35,9 @@
 //! all entries, or one notable one, however many there are. A doorbell that arms it again counts anew, and does not put off the end
 //! of the period. New limits hold at once.
 //!
+//! RESIZE_CQ is a look too, after those of the arms that came before it: between two entries the CQ goes to the new ring, with both its indices zero. It stays armed, or
+//! overrun. The request is taken when that is done, a cycle after the look; entries of the old ring have left then, as before a marker. How long entries have waited, and how many, stays too.
+//!
 //! A CQ that has no free entry by the consumer index of the last doorbell, when a completion comes, is overrun: it tells so, and takes
 //! nothing any more until it is created again. Each QP with a completion that is lost goes to the error state (`faults`), for
 //! it must not go on; faults that have not left are forgotten with the life of their QP. Nothing is overwritten.
@@ -44,7 +48,7 @@
 use super::dma::{write_entry, EntryWrite, Order};
 use super::event::Report;
 use super::moderation::moderation;
-use super::{CqDoorbell, CqEntry, CqLimits};
+use super::{CqDoorbell, CqEntry, CqLimits, CqResize};
 use crate::config::RnicConfig;
 use crate::fields::assemble;
 use crate::stream::{gather, Flagged, Forget};
@@ -64,6 +68,8 @@ pub struct CqWriter {
     pub written: Sig,
     /// A completion was dropped in this cycle: no such CQ, or no free entry.
     pub dropped: Sig,
+    /// When a new ring is taken: entries that went to the old one.
+    pub produced: Sig,
     /// A marker has come by.
     pub drained: Drained,
     /// What host software is to be told of a CQ: bit 0, an armed one has a new entry; bit 1, it was overrun.
@@ -117,6 +123,9 @@ struct Row {
 /// Bits of an index within a queue.
 const INDEX: u32 = super::MAX_CQ_LOG2;
 
+/// What the arms of a CQ ask for: an event with the next entry, with the next notable one; a new ring.
+const ASKS: u32 = 3;
+
 /// Writes completions.
 #[module]
 pub fn cq(
@@ -125,6 +134,7 @@ pub fn cq(
     completion: Stream<Completion>,
     create: TableWrite<CqEntry>,
     limits: TableWrite<CqLimits>,
+    resize: Stream<CqResize>,
     doorbell: Stream<CqDoorbell>,
 ) -> CqWriter {
     m.discard(&create.entry.doorbell_page);
@@ -146,17 +156,29 @@ pub fn cq(
     let spares = m.mem("spares", cfg.cqs, &bits(16)).init(vec![]).build();
     spares.write(limits.enable, limits.index, &limits.entry.spare);
 
+    // A CQ begins anew: it is created, or goes to a new ring. These do not meet, for one command is done at a time.
+    let switched = m.reg("switched", 1).reset(0);
+    let begins = create.enable | switched;
+    let begun = create.enable.then(create.index, resize.cq);
     let place = Place { valid: create.entry.valid, base: create.entry.base, log2: create.entry.log2 };
-    places.write(create.enable, create.index, &place);
+    let moved = Place { valid: lit(1, 1), base: resize.base, log2: resize.log2 };
+    places.write(begins, begun, &m.mux(create.enable, &place, &moved));
+    resize.accept(switched);
 
-    // Doorbells. One write port: creation goes first, and resets.
-    let wants = Flagged { row: doorbell.cq, flags: cat([&doorbell.arm_next, &doorbell.arm_solicited]) };
-    let arms = Stream::new(m, "arms", doorbell.valid & wants.flags.any(), wants);
-    doorbell.accept(!create.enable & arms.ready);
+    // Doorbells. One write port: a beginning goes first, and resets.
+    let wants = cat([&doorbell.arm_next, &doorbell.arm_solicited, &lit(1, 0)]);
+    // A new ring waits in line with the arms, once.
+    let lined_up = m.reg("lined_up", 1).reset(0);
+    let lines_up = resize.valid & !lined_up;
+    let arms =
+        Flagged { row: lines_up.then(resize.cq, doorbell.cq), flags: lines_up.then(lit(ASKS, 4), wants) };
+    let arms = Stream::new(m, "arms", lines_up | (doorbell.valid & wants.any()), arms);
+    m.when(switched, |m| m.set(&lined_up, 0)).otherwise_when(lines_up & arms.ready, |m| m.set(&lined_up, 1));
+    doorbell.accept(!begins & !lines_up & arms.ready);
     consumers.write(
-        create.enable | doorbell.fire(),
-        create.enable.then(create.index, doorbell.cq),
-        &create.enable.then(lit(32, 0), doorbell.consumer),
+        begins | doorbell.fire(),
+        begins.then(begun, doorbell.cq),
+        &begins.then(lit(32, 0), doorbell.consumer),
     );
     let created = m.delay("created", &Forget { valid: create.enable, row: create.index });
     let armed = gather(&m.label("arming"), cfg.cqs, arms, created);
@@ -170,7 +192,7 @@ pub fn cq(
     let deciding = m.reg("deciding", 1).reset(0);
     let held = m.reg_of("held", &completion.payload);
     let looking = m.reg("looking", 1).no_reset();
-    let arming = m.reg("arming", 2).no_reset();
+    let arming = m.reg("arming", ASKS).no_reset();
     let late = m.reg("late", 1).no_reset();
     let looks_next = m.reg("looks_next", 1).reset(0);
     // One is taken in the cycle of a decision that waits for nothing, so that nobody waits for the write channel in that cycle.
@@ -188,8 +210,8 @@ pub fn cq(
     });
     m.when(looks, |m| {
         m.set(&held.cq, looked_row);
-        m.set(&arming, armed.flags & !moderated.looks.valid.repeat(2));
-        m.set(&late, moderated.looks.flags);
+        m.set(&arming, armed.flags & !moderated.looks.valid.repeat(ASKS));
+        m.set(&late, moderated.looks.valid & moderated.looks.flags);
         m.set(&looking, 1);
         m.set(&looks_next, 0);
     });
@@ -233,17 +255,17 @@ pub fn cq(
     let fault_valid = m.reg("fault_valid", 1).reset(0);
     let fault_qp = m.reg("fault_qp", cfg.qp_bits()).no_reset();
 
-    // Decide. While a CQ is created, its row has no port to be written through.
+    // Decide. While a CQ is created, its row has no port to be written through; while one begins, what was read of it is not so any more.
     // Where there is time, the place is empty for a cycle: that it empties is known late, from the other writers.
     let free = if cfg.unhurried() { !made_valid } else { !made_valid | leaves };
     let (last_valid, last_qp) = (m.reg("last_valid", 1).reset(0), m.reg("last_qp", 24).no_reset());
     let (last_receive, last_stay) =
         (m.reg("last_receive", 1).no_reset(), m.reg("last_stay", STAY_BITS).no_reset());
-    let may = deciding & !fault_valid & !last_valid & !create.enable;
+    let may = deciding & !fault_valid & !last_valid & !begins;
     // Where there is time, what is read is compared a cycle later and decided on in the next, and nothing else is taken meanwhile.
     let (may, overlaps) = match cfg.unhurried() {
         true => {
-            let stands = deciding & !create.enable;
+            let stands = deciding & !begins;
             let known = m.delay("known", &stands);
             (may & m.delay("compared", &(stands & known)), lit(1, 0))
         }
@@ -263,21 +285,27 @@ pub fn cq(
     let spent = cfg.looked(m, "spent", row.waiting.ge(spare));
     let wakes = written & told_of_entry;
     // A look for a doorbell: what is there is enough, or waits.
-    let arms = arming.any();
+    let arms = arming.trunc(2).any();
     let (next, solicited) = (row.next | arming.bit(0), row.solicited | arming.bit(1));
     let there = place.valid & ((next & gap.any()) | (solicited & row.since.zext(32).lt(gap)));
     let enough = next.then(spare.zext(32).lt(gap), !spare.any());
     let (there, enough) = (cfg.looked(m, "there", there), cfg.looked(m, "enough", enough));
-    // A look for moderation: the time is over, or fewer may wait than do.
+    // A look for moderation: the time is over, or fewer may wait than do. One for a new ring finds neither.
     let beyond = cfg.looked(m, "beyond", spare.lt(row.waiting));
     let looked = decide & looking;
     let told_of_look = arms.then(there & enough, (row.waits & late) | beyond);
     let tells = (wakes & spent) | (looked & told_of_look);
 
+    let switches = (looked & arming.bit(2)).named("switches");
+    m.set(&switched, switches);
+    let produced = m.delay("produced", &row.producer);
+
     m.drive(&changes, decide & (looking | !held.marker));
     let counted = row.since.all().then(row.since, row.since + 1);
-    m.drive(&row_after.producer, written.then(row.producer + 1, row.producer));
-    m.drive(&row_after.since, written.then(notable.then(lit(INDEX + 1, 0), counted), row.since));
+    let kept = switches.then(fresh.producer, row.producer);
+    m.drive(&row_after.producer, written.then(row.producer + 1, kept));
+    let kept = switches.then(fresh.since, row.since);
+    m.drive(&row_after.since, written.then(notable.then(lit(INDEX + 1, 0), counted), kept));
     m.drive(&row_after.next, looking.then(next, row.next) & !tells);
     m.drive(&row_after.solicited, looking.then(solicited, row.solicited) & !tells);
     m.drive(&row_after.broken, row.broken | overruns);
@@ -366,8 +394,18 @@ pub fn cq(
     let reports =
         last.map(|qpn| Report { kind: lit(8, EventKind::LastWqe.code()), object: *qpn, cause: lit(8, 0) });
     let write = write_entry(m, cfg, Order::Completion, entry);
-    let changing = moderated.changing;
-    CqWriter { write, written, dropped: lost, drained, notices, faults, reports, marks: mark, changing }
+    CqWriter {
+        write,
+        written,
+        dropped: lost,
+        produced,
+        drained,
+        notices,
+        faults,
+        reports,
+        marks: mark,
+        changing: moderated.changing,
+    }
 }
 
 #[cfg(test)]

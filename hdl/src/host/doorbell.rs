@@ -18,6 +18,8 @@
 //! Writes to the places of a page for pushed WQEs are handed on as words, where the card has slots for these. They come from one writer at a time: eight in order to one
 //! place of one page are a WQE, until another word is written; a doorbell says whether its newest WQE is this one.
 //!
+//! A command that must come after the doorbells before it raises `fences`: `fenced` is high when as many have acted since as can have waited then.
+//!
 //! A doorbell waits until its taker is ready, and the next ones and at last register reads wait behind it: takers must
 //! not wait for the host.
 
@@ -43,11 +45,16 @@ pub struct Doorbells {
     pub eq: Stream<EqDoorbell>,
     /// Pushed WQEs, and the doorbells that tell of them.
     pub pushes: Pushes,
+    /// While `fences` is high: doorbells that came before it have acted.
+    pub fenced: Sig,
     /// A doorbell was handed on in this cycle.
     pub taken: Sig,
     /// A doorbell was ignored in this cycle.
     pub ignored: Sig,
 }
+
+/// Doorbells that wait at most, in the registers' FIFO and here, and some more.
+const WAITING: u32 = 24;
 
 /// Who may ring a queue.
 #[derive(Clone, Bundle)]
@@ -74,6 +81,7 @@ pub fn doorbell(
     cqs: TableWrite<CqEntry>,
     eqs: TableWrite<EqEntry>,
     srqs: TableWrite<SrqEntry>,
+    fences: Sig,
 ) -> Doorbells {
     m.discard(&qps.attributes.entry);
     m.discard(&cqs.entry);
@@ -207,8 +215,14 @@ pub fn doorbell(
     let ignored = held_valid & !for_sq & !for_rq & !for_cq & !for_eq & !maybe_push;
     m.when(raw.fire(), |m| m.set(&held_valid, lit(1, 1)))
         .otherwise_when(taken | ignored | maybe_push, |m| m.set(&held_valid, 0));
+    // There are none, or those that there were have gone.
+    let before = m.reg("before", 5).no_reset();
+    let goes = taken | ignored | (held_valid & maybe_push);
+    m.when(!fences, |m| m.set(&before, WAITING))
+        .otherwise_when(goes & before.any(), |m| m.set(&before, before - 1));
+    let fenced = m.delay("fenced", &(fences & (before.eq(0) | (!held_valid & !raw.valid))));
     let pushes = Pushes { word, rings: sq.fire(), bell: sq.payload.clone(), pushed };
-    Doorbells { sq, rq, cq, eq, pushes, taken, ignored }
+    Doorbells { sq, rq, cq, eq, pushes, fenced, taken, ignored }
 }
 
 #[cfg(test)]
@@ -240,7 +254,8 @@ mod tests {
             let qps = m.input_of("qps", &QpBroadcast::of(&cfg));
             let (cqs, eqs) = (m.input_of("cqs", &create), m.input_of("eqs", &create_eq));
             let srqs = m.input_of("srqs", &create_srq);
-            let out = doorbell(m, &cfg, raw, qps, cqs, eqs, srqs);
+            let out = doorbell(m, &cfg, raw, qps, cqs, eqs, srqs, m.input("fences", 1));
+            m.output("fenced", &out.fenced);
             m.stream_out("sq", out.sq);
             m.stream_out("cq", out.cq);
             m.stream_out("rq", out.rq);
@@ -424,6 +439,32 @@ mod tests {
             let got: Vec<_> = eq.values("consumer").into_iter().zip(eq.values("arm")).collect();
             assert_eq!(got, eqs_rung, "seed {}", random.seed);
             assert_eq!(bench.ignored, bad, "seed {}", random.seed);
+        }
+    }
+
+    #[test]
+    fn a_fence_is_passed_when_the_doorbells_before_it_have_acted_and_does_not_wait_for_those_after() {
+        for (before, stall) in [(0u32, 0.0), (1, 0.5), (17, 0.0), (17, 0.5)] {
+            let mut bench = bench(8);
+            let mut random = Random::new(8);
+            bench.sinks[1].stall = Some(stall);
+            bench.cq(7, 2);
+            let after = 200;
+            (0..before + after).for_each(|i| bench.ring(2, CQ, cq_bytes(7, i)));
+            // As many wait in the registers' FIFO.
+            bench.sim.set("fences", 1);
+            let mut cycles = 0;
+            while bench.sim.get("fenced") == 0 {
+                step(&mut bench.sim, &mut bench.sources, &mut bench.sinks, &mut random, 0.0);
+                cycles += 1;
+                assert!(cycles < 400, "seed {}", random.seed);
+            }
+            let acted = bench.sinks[1].values("consumer").len() as u32;
+            assert!(acted >= before && acted < after, "seed {}: {acted} of {before}", random.seed);
+            bench.sim.set("fences", 0);
+            step(&mut bench.sim, &mut bench.sources, &mut bench.sinks, &mut random, 1.0);
+            step(&mut bench.sim, &mut bench.sources, &mut bench.sinks, &mut random, 1.0);
+            assert_eq!(bench.sim.get("fenced"), 0);
         }
     }
 

@@ -64,6 +64,24 @@ impl CqLimits {
     }
 }
 
+/// Another ring for a completion queue, as RESIZE_CQ gives it.
+#[derive(Clone, Bundle)]
+pub struct CqResize {
+    /// Which CQ; it exists.
+    pub cq: Sig,
+    /// Bus address of the entries, a multiple of 4,096.
+    pub base: Sig,
+    /// Log2 of the entries.
+    pub log2: Sig,
+}
+
+impl CqResize {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        CqResize { cq: bits(cfg.cq_bits()), base: bits(64), log2: bits(5) }
+    }
+}
+
 /// An event queue, as CREATE_EQ gives it.
 #[derive(Clone, Bundle)]
 pub struct EqEntry {

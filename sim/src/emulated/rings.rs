@@ -68,6 +68,12 @@ impl CqRing {
         Self { ring: Written::new(base, log2), page, eqn, unread: VecDeque::new() }
     }
 
+    /// Goes to another ring, from its first entry on: how many entries went to the old one.
+    pub(super) fn resize(&mut self, base: u64, log2: u8) -> u32 {
+        self.unread.clear();
+        std::mem::replace(&mut self.ring, Written::new(base, log2)).producer
+    }
+
     pub(super) fn write(&mut self, host: &Host, done: &model::Completion) {
         let (at, phase) = self.ring.next(cqe::BYTES);
         self.unread.push_back(done.solicited || !done.is_success());

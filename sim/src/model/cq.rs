@@ -57,6 +57,16 @@ impl Cq {
         }
     }
 
+    /// Gives it room for `capacity` completions, those that are in it included; what was taken and not released lies outside. It stays armed, or overrun
+    /// (IBTA 11.2.8.3). Whether there was room.
+    pub(super) fn resize(&mut self, capacity: usize) -> bool {
+        let fits = self.entries.len() <= capacity;
+        if fits {
+            (self.capacity, self.held) = (capacity, 0);
+        }
+        fits
+    }
+
     pub(super) fn add(&mut self, now: Instant, completion: Completion) -> Added {
         if self.overrun {
             return Added::Lost;

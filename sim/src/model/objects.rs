@@ -95,6 +95,16 @@ impl Engine {
         add(&mut self.node.cqs, "cq", number, Cq::new(entries))
     }
 
+    /// Gives a completion queue room for `entries` completions, those that are in it included. Places of [`Engine::take_completion`] that are not free yet are of the host's old
+    /// ring: they do not count any more.
+    ///
+    /// # Errors
+    /// `Unknown`; `Full` for fewer than are in it, which changes nothing.
+    pub fn resize_cq(&mut self, number: u32, entries: usize) -> Result<(), Error> {
+        let cq = self.node.cqs.get_mut(&number).ok_or(unknown("cq", number))?;
+        cq.resize(entries).then_some(()).ok_or(Error::Full)
+    }
+
     /// Removes a completion queue, with what is in it: no queue pair uses it any more.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ use ferrowire_spec::queue::command::create_srq::CreateSrq;
 use ferrowire_spec::queue::command::modify_qp::ModifyQp;
 use ferrowire_spec::queue::command::modify_srq::ModifySrq;
 use ferrowire_spec::queue::command::reg_mr::RegMr;
+use ferrowire_spec::queue::command::resize_cq::ResizeCq;
 use ferrowire_spec::queue::command::set_av::SetAv;
 use ferrowire_spec::queue::command::{self, Command};
 use ferrowire_spec::queue::command_completion::{self, CommandCompletion};
@@ -64,6 +65,14 @@ pub fn command(rng: &mut SmallRng, bases: &[u64]) -> [u8; command::BYTES] {
             eqn: rng.random_range(0..4),
             doorbell_page: page(rng),
             ..CreateCq::default()
+        }
+        .to_bytes(),
+        Op::ResizeCq => ResizeCq {
+            token,
+            object: number(rng, 4, 1 << 20),
+            base: base(rng),
+            log2_entries: one(rng, &[0, 2, 4, 23]),
+            ..ResizeCq::default()
         }
         .to_bytes(),
         Op::CreateEq => CreateEq {

@@ -166,6 +166,11 @@ fn a_moderated_queue_wakes_a_program_at_its_count_or_after_its_period() {
 }
 
 #[test]
+fn a_completion_queue_is_resized_by_one_thread_while_another_polls_and_posts() {
+    run("resizes");
+}
+
+#[test]
 fn a_completion_queue_is_destroyed_after_its_events_are_acknowledged() {
     run("acks");
 }

@@ -52,6 +52,9 @@ crate::table::codes! {
     QuerySrq = 0x15, "QUERY_SRQ";
     /// Moderate the events of a completion queue: from now on, also of what it is armed for. Object: CQN.
     ModifyCq = 0x16, "MODIFY_CQ";
+    /// Give a completion queue another ring, in use or not: entries from then on go there, from index 0 on as in a queue that was just created. When it completes,
+    /// all entries of the old ring are in memory. Object: CQN.
+    ResizeCq = 0x17, "RESIZE_CQ";
     /// Remove every object of every kind, the event queues included.
     ResetAll = 0x20, "RESET_ALL";
 }
@@ -103,6 +106,7 @@ impl CommandOpcode {
         match self {
             Self::CreateCq => &create_cq::LAYOUT,
             Self::ModifyCq => &modify_cq::LAYOUT,
+            Self::ResizeCq => &resize_cq::LAYOUT,
             Self::RegMr => &reg_mr::LAYOUT,
             Self::AllocMw => &alloc_mw::LAYOUT,
             Self::CreateQp => &create_qp::LAYOUT,
@@ -209,6 +213,36 @@ crate::table::layout! {
     RSVD5 rsvd5: u64 @ 384, 64, RSVD;
     /// Reserved.
     RSVD6 rsvd6: u64 @ 448, 64, RSVD;
+}
+
+crate::table::layout! {
+    /// `RESIZE_CQ`. The ring is where `CREATE_CQ` has it; doorbell page and event queue stay.
+    mod resize_cq;
+    struct ResizeCq, "resize_cq", Little, 64 bytes, "host interface";
+    /// One of [`super::CommandOpcode`].
+    OPCODE opcode: u8 @ 0, 8, RW = 0x17;
+    /// Reserved.
+    FLAGS flags: u8 @ 8, 8, RSVD;
+    /// Comes back in the completion.
+    TOKEN token: u16 @ 16, 16, RW;
+    /// What the command is about.
+    OBJECT object: u32 @ 32, 32, RW;
+    /// Host address of the new ring's entries; zeroed by the driver.
+    BASE base: u64 @ 64, 64, RW;
+    /// Its entries, as a power of two.
+    LOG2_ENTRIES log2_entries: u8 @ 128, 8, RW;
+    /// Reserved.
+    RSVD0 rsvd0: u64 @ 136, 56, RSVD;
+    /// Reserved.
+    RSVD1 rsvd1: u64 @ 192, 64, RSVD;
+    /// Reserved.
+    RSVD2 rsvd2: u64 @ 256, 64, RSVD;
+    /// Reserved.
+    RSVD3 rsvd3: u64 @ 320, 64, RSVD;
+    /// Reserved.
+    RSVD4 rsvd4: u64 @ 384, 64, RSVD;
+    /// Reserved.
+    RSVD5 rsvd5: u64 @ 448, 64, RSVD;
 }
 
 crate::table::layout! {

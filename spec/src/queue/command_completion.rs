@@ -160,7 +160,7 @@ crate::table::layout! {
     ATTRIBUTE attribute: u8 @ 32, 8, RO;
     /// Reserved.
     RSVD0 rsvd0: u32 @ 40, 24, RSVD;
-    /// Result; `QUERY_QP` puts a `qp_summary` there, `QUERY_SRQ` a `srq_summary`.
+    /// Result; `QUERY_QP` puts a `qp_summary` there, `QUERY_SRQ` a `srq_summary`, `RESIZE_CQ` a `cq_summary`.
     VALUE value: u64 @ 64, 63, RO;
     /// Phase, as in a CQE.
     PHASE phase: bool @ 127, 1, RO;
@@ -196,4 +196,14 @@ crate::table::layout! {
     LIMIT limit: u16 @ 32, 16, RO, "IBTA 10.2.9.1";
     /// Reserved.
     RSVD0 rsvd0: u16 @ 48, 16, RSVD;
+}
+
+crate::table::layout! {
+    /// Result of `RESIZE_CQ`, in `value` of its completion.
+    mod cq_summary;
+    struct CqSummary, "cq_summary", Little, 8 bytes, "host interface";
+    /// Entries that went to the old ring since it was given to the card, modulo 2^32.
+    PRODUCER producer: u32 @ 0, 32, RO;
+    /// Reserved.
+    RSVD0 rsvd0: u32 @ 32, 32, RSVD;
 }

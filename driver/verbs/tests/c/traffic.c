@@ -733,6 +733,87 @@ static void moderation(struct side *s)
 	s->cq = plain;
 	ZERO(ibv_destroy_cq(cq));
 	ZERO(ibv_destroy_comp_channel(channel));
+}
+
+struct resizer {
+	ibv_cq *cq;
+	int stop, times;
+};
+
+static void *resize(void *arg)
+{
+	struct resizer *r = arg;
+
+	while (!__atomic_load_n(&r->stop, __ATOMIC_ACQUIRE)) {
+		const int entries = 40 + 37 * r->times % 200;
+
+		ZERO(ibv_resize_cq(r->cq, entries));
+		CHECK(r->cq->cqe >= entries);
+		ZERO(ops(r->cq).req_notify_cq(r->cq, 0));
+		r->times++;
+	}
+	return NULL;
+}
+
+/* A thread resizes the queue and arms it, while another one posts and polls. */
+static void resizes(struct side *s)
+{
+	enum { ROUNDS = 1000, UNPOLLED = 8 };
+	ibv_comp_channel *channel;
+	ibv_cq *plain;
+	ibv_qp *qp;
+	ibv_wc wc[UNPOLLED];
+	ibv_send_wr wr;
+	pthread_t thread;
+	struct resizer other = { 0 };
+
+	set_up(s, 64);
+	plain = s->cq;
+	CHECK(channel = ibv_create_comp_channel(s->ctx));
+	CHECK(s->cq = ibv_create_cq(s->ctx, 40, NULL, channel, 0));
+	qp = make_qp(s, IBV_QPT_RC, NULL, 0);
+	to_init(s, qp);
+	for (int i = 0; i < 12; i++)
+		receive(s, qp, i, 0, 64);
+	exchange(s, qp);
+	to_rts(s, qp);
+	meet(s);
+	other.cq = s->cq;
+	CHECK(!pthread_create(&thread, NULL, resize, &other));
+	for (uint64_t sent = 0, sends = 0, receives = 0; sends < ROUNDS || receives < ROUNDS;) {
+		if (sent < ROUNDS && sent - sends < 4 && sent < receives + 4) {
+			wr = request(sent++, IBV_WR_SEND, NULL, 0);
+			post(qp, &wr);
+		}
+		take(s->cq, wc, 1);
+		if (wc[0].opcode == IBV_WC_SEND) {
+			good(&wc[0], sends++, IBV_WC_SEND);
+		} else {
+			good(&wc[0], receives++, IBV_WC_RECV);
+			receive(s, qp, receives + 11, 0, 64);
+		}
+	}
+	__atomic_store_n(&other.stop, 1, __ATOMIC_RELEASE);
+	CHECK(!pthread_join(thread, NULL));
+	CHECK(other.times > 10);
+	meet(s);
+	/* No fewer than are unpolled. */
+	for (int i = 0; i < UNPOLLED; i++) {
+		wr = request(ROUNDS + i, IBV_WR_RDMA_WRITE, NULL, 0);
+		wr.wr.rdma = (ibv_send_wr_rdma){ s->theirs.address, s->theirs.rkey };
+		post(qp, &wr);
+	}
+	usleep(500 * 1000);
+	IS(ibv_resize_cq(s->cq, UNPOLLED - 1), EINVAL);
+	ZERO(ibv_resize_cq(s->cq, UNPOLLED));
+	take(s->cq, wc, UNPOLLED);
+	for (int i = 0; i < UNPOLLED; i++)
+		good(&wc[i], ROUNDS + i, IBV_WC_RDMA_WRITE);
+	meet(s);
+	ZERO(ibv_destroy_qp(qp));
+	ZERO(ibv_destroy_cq(s->cq));
+	ZERO(ibv_destroy_comp_channel(channel));
+	s->cq = plain;
 	tear_down(s);
 }
 
@@ -1226,7 +1307,12 @@ static void errors(struct side *s)
 	CHECK(ops(s->cq).poll_cq(s->cq, 0, NULL) == 0);
 	IS(table(s->ctx)->close_xrcd(NULL), EOPNOTSUPP);
 	ZERO(ibv_resize_cq(s->cq, 8));
-	IS(ibv_resize_cq(s->cq, 1 << 20), EOPNOTSUPP);
+	CHECK(s->cq->cqe >= 8 && s->cq->cqe < 64);
+	ZERO(ibv_resize_cq(s->cq, 64));
+	IS(ibv_resize_cq(s->cq, 0), EINVAL);
+	IS(ibv_resize_cq(s->cq, -1), EINVAL);
+	IS(ibv_resize_cq(s->cq, 1 << 30), EINVAL);
+	CHECK(s->cq->cqe >= 64);
 	/* States. */
 	qp = make_qp(s, IBV_QPT_RC, NULL, 0);
 	wr = request(1, IBV_WR_SEND, NULL, 0);
@@ -2101,7 +2187,7 @@ static const struct {
 	{ "extended", extended }, { "memory", memory }, { "windows", windows }, { "errors", errors },
 	{ "forks", forks }, { "orphans", orphans }, { "threads", threads }, { "shared", shared }, { "busy", busy },
 	{ "gone", gone }, { "raw", raw }, { "rc-ip", rc_ip }, { "ud-ip", ud_ip },
-	{ "contexts", contexts },
+	{ "contexts", contexts }, { "resizes", resizes },
 };
 
 int main(int argc, char **argv)

@@ -11,7 +11,7 @@ use ferrowire_spec::qp_state::{check, Attributes, RAW_QPN};
 use ferrowire_spec::queue::command::{
     alloc_mw::AllocMw, create_ah::CreateAh, create_cq::CreateCq, create_eq::CreateEq, create_qp::CreateQp,
     create_srq::CreateSrq, modify_cq::ModifyCq, modify_qp::ModifyQp, modify_srq::ModifySrq, reg_mr::RegMr,
-    set_av::SetAv, Command,
+    resize_cq::ResizeCq, set_av::SetAv, Command,
 };
 use ferrowire_spec::queue::{
     command_completion, command_completion::srq_summary::SrqSummary, CommandCompletion,
@@ -62,6 +62,7 @@ struct Bench {
 const READ: usize = 0;
 const WRITE: usize = 1;
 const REMOVAL: usize = 5;
+const RESIZE: usize = 6;
 
 fn bench(beat_bytes: u32, stall: f64) -> Bench {
     bench_of(RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() }, stall)
@@ -93,6 +94,8 @@ fn bench_of(cfg: RnicConfig, stall: f64) -> Bench {
                 events_busy,
                 status,
                 srqs_busy,
+                m.input("fenced", 1),
+                m.input("produced", 32),
                 psns,
                 reclaimed,
                 m.input("own_mac", 48),
@@ -135,6 +138,8 @@ fn bench_of(cfg: RnicConfig, stall: f64) -> Bench {
             m.output("pages", &out.pages);
             m.output("cqs", &out.cqs);
             m.output("cq_limits", &out.cq_limits);
+            m.stream_out("resize", out.resize);
+            m.output("fences", &out.fences);
             m.output("eqs", &out.eqs);
             m.output("srqs", &out.srqs);
             m.output("vectors", &out.vectors);
@@ -160,6 +165,7 @@ fn bench_of(cfg: RnicConfig, stall: f64) -> Bench {
     sinks.push(Sink::new("responder", &QpInit::of(&cfg)));
     sinks.push(Sink::new("requester", &SqStart::of(&cfg)));
     sinks.push(Sink::new("removal", &Operation::of(&cfg)));
+    sinks.push(Sink::new("resize", &CqResize::of(&cfg)));
     let mut bench = Bench {
         sources: vec![Source::new("data", &DmaReadData::of(&cfg)), Source::new("fault", &number)],
         cfg,
@@ -316,6 +322,7 @@ impl Bench {
         self.pages.clear();
         self.cqs.clear();
         self.limits.clear();
+        self.sinks[RESIZE].items.clear();
         self.eqs.clear();
         self.srqs.clear();
         self.shares.clear();
@@ -365,6 +372,7 @@ impl Bench {
         assert!(self.pages.is_empty());
         assert!(self.ahs.is_empty() && self.datagrams.is_empty());
         assert!(self.eqs.is_empty() && self.srqs.is_empty() && self.limits.is_empty());
+        assert!(self.sinks[RESIZE].items.is_empty());
         assert!(self.states.is_empty());
     }
 
@@ -525,6 +533,70 @@ fn domains_and_completion_queues_come_and_go() {
         assert_eq!((bench.cqs.len(), bench.cqs[0].0, bench.cqs[0].1), (1, 3, 0));
         bench.refused(&simple(Op::DestroyCq, 3), Status::BadObject, Attribute::Object);
     }
+}
+
+fn resize(object: u32) -> ResizeCq {
+    ResizeCq { object, base: 0x3_0000_0000, log2_entries: 7, ..Default::default() }
+}
+
+#[test]
+fn a_completion_queue_gets_another_ring_from_its_owner_and_stays_what_it_is() {
+    for (beat_bytes, stall) in BENCHES {
+        let mut bench = bench(beat_bytes, stall);
+        bench.refused(&resize(3).to_bytes().unwrap(), Status::BadObject, Attribute::Object);
+        bench.pd_and_cqs();
+        // In use, and not.
+        bench.ok(&qp(5).to_bytes().unwrap());
+        bench.ok(&cq(2).to_bytes().unwrap());
+        bench.sim.set("fenced", 1);
+        for (object, produced) in [(3, 0x1234_5678), (2, u64::from(u32::MAX))] {
+            bench.forget();
+            bench.sim.set("produced", produced);
+            assert_eq!(bench.ok(&resize(object).to_bytes().unwrap()), produced);
+            let asked = bench.sinks[RESIZE].items.iter();
+            let asked = asked.map(|item| ["cq", "base", "log2"].map(|field| item[field].to_u64()));
+            assert_eq!(asked.collect::<Vec<_>>(), [[u64::from(object), 0x3_0000_0000, 7]]);
+            assert!(bench.cqs.is_empty() && bench.states.is_empty());
+        }
+        let mut bad = |change: &dyn Fn(&mut ResizeCq), status, attribute| {
+            let mut command = resize(3);
+            change(&mut command);
+            bench.refused(&command.to_bytes().unwrap(), status, attribute);
+        };
+        bad(&|c| c.object = 5, Status::BadObject, Attribute::Object);
+        bad(&|c| c.object = 1 << 16 | 3, Status::BadObject, Attribute::Object);
+        bad(&|c| c.log2_entries = 23, Status::BadSize, Attribute::Log2Entries);
+        bad(&|c| c.base |= 0x800, Status::BadAddress, Attribute::Base);
+        bad(&|c| c.base = !0xfff, Status::BadAddress, Attribute::Base);
+        bad(&|c| c.rsvd0 = 1, Status::BadReserved, Attribute::None);
+        bad(&|c| c.rsvd5 = 1, Status::BadReserved, Attribute::None);
+        bad(&|c| c.flags = 1, Status::BadReserved, Attribute::Flags);
+        // Who uses it is known still.
+        bench.refused(&simple(Op::DestroyCq, 3), Status::Busy, Attribute::Object);
+        bench.ok(&simple(Op::DestroyCq, 2));
+        bench.ok(&simple(Op::DestroyQp, 5));
+        bench.ok(&simple(Op::DestroyCq, 3));
+    }
+}
+
+#[test]
+fn a_new_ring_waits_for_the_doorbells_before_it_and_its_completion_for_the_old_ring() {
+    let mut bench = bench(8, 0.0);
+    bench.ok(&cq(3).to_bytes().unwrap());
+    bench.forget();
+    let before = u64::from(bench.producer);
+    bench.put(RING + 64 * (before & 3), &resize(3).to_bytes().unwrap());
+    bench.sinks[RESIZE].stall = Some(1.0);
+    bench.sim.set("control_producer", before + 1);
+    (0..100).for_each(|_| bench.step());
+    assert_eq!((bench.sim.get("fences"), bench.sim.get("resize_valid")), (1, 0));
+    bench.sim.set("fenced", 1);
+    (0..100).for_each(|_| bench.step());
+    assert_eq!((bench.sim.get("fences"), bench.sim.get("resize_valid")), (0, 1));
+    assert_eq!(bench.sim.get("progress_consumer"), before);
+    bench.sinks[RESIZE].stall = None;
+    (0..10).for_each(|_| bench.step());
+    assert_eq!(bench.sim.get("progress_consumer"), before + 1);
 }
 
 #[test]

@@ -4,12 +4,12 @@ use crate::testing::{drain, run, Random, Sink, Source};
 use ferrowire_rtl::{build, Sim};
 use ferrowire_spec::queue::Cqe;
 use rand::Rng;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 struct Bench {
     cfg: RnicConfig,
     sim: Sim,
-    sources: [Source; 2],
+    sources: [Source; 3],
     sinks: [Sink; 5],
 }
 
@@ -24,7 +24,8 @@ fn bench_of(cfg: RnicConfig) -> Bench {
         let doorbell = m.stream_in("doorbell", &CqDoorbell::of(&cfg));
         let (create, limits) =
             (m.input_of("create", &shape), m.input_of("limits", &CqLimits::write_of(&cfg)));
-        let out = cq(m, &cfg, completion, create, limits, doorbell);
+        let resize = m.stream_in("resize", &CqResize::of(&cfg));
+        let out = cq(m, &cfg, completion, create, limits, resize, doorbell);
         m.stream_out("write", out.write);
         m.stream_out("notices", out.notices);
         m.stream_out("faults", out.faults);
@@ -33,6 +34,8 @@ fn bench_of(cfg: RnicConfig) -> Bench {
         m.output("written", &out.written);
         m.output("changing", &m.delay("changing", &out.changing));
         m.output("dropped", &out.dropped);
+        // When the ring is taken, a cycle late.
+        m.output("produced_before", &m.delay("produced_then", &out.produced));
         // A cycle late: it may follow from inputs of the same cycle.
         m.output("drained", &m.delay("drained", &out.drained));
     });
@@ -40,8 +43,11 @@ fn bench_of(cfg: RnicConfig) -> Bench {
     sim.reset();
     // The lines of rows are made.
     (0..cfg.qps.max(cfg.cqs)).for_each(|_| sim.tick());
-    let sources =
-        [Source::new("completion", &Completion::of(&cfg)), Source::new("doorbell", &CqDoorbell::of(&cfg))];
+    let sources = [
+        Source::new("completion", &Completion::of(&cfg)),
+        Source::new("doorbell", &CqDoorbell::of(&cfg)),
+        Source::new("resize", &CqResize::of(&cfg)),
+    ];
     let sinks = [
         Sink::new("write", &DmaWrite::of(&cfg)),
         Sink::new("notices", &Flagged::of(cfg.cqs, NOTICES)),
@@ -754,5 +760,171 @@ fn two_entries_take_three_cycles_or_as_many_as_they_have_beats() {
             assert_eq!(taken[63] - taken[31], 16 * cycles, "{beat_bytes} bytes, {queues} queues");
             assert_eq!(bench.sinks[0].cycles[0] - taken[0], if beat_bytes < 16 { 4 } else { 2 });
         }
+    }
+}
+
+/// Entries as they come by, beat by beat.
+struct Entries {
+    lanes: u64,
+    read: usize,
+    address: u64,
+    bytes: Vec<u8>,
+}
+
+impl Entries {
+    fn of(beat_bytes: u32) -> Self {
+        Entries { lanes: beat_bytes.into(), read: 0, address: 0, bytes: Vec::new() }
+    }
+
+    /// Those that have left since the last call, with their addresses.
+    fn take(&mut self, sink: &Sink) -> Vec<(u64, Cqe)> {
+        let mut whole = Vec::new();
+        for item in &sink.items[self.read..] {
+            self.address = item["address"].to_u64();
+            let strobe = &item["strobe"];
+            let bytes = item["data"].to_bytes();
+            self.bytes.extend((0..self.lanes as u32).filter(|i| strobe.bit(*i)).map(|i| bytes[i as usize]));
+            if !item["last"].is_zero() {
+                whole.push((self.address, Cqe::parse(&std::mem::take(&mut self.bytes)).unwrap()));
+            }
+        }
+        self.read = sink.items.len();
+        whole
+    }
+}
+
+/// Completions, arms and new rings at random times: the host finds each entry once, in order, over all rings, and is told as in one.
+#[test]
+fn a_queue_that_goes_to_new_rings_loses_no_entry_and_no_notice() {
+    const CQS: usize = 3;
+    for (beat_bytes, stall) in [(8, 0.0), (8, 0.5), (64, 0.0), (64, 0.5)] {
+        let mut bench = bench(beat_bytes);
+        let mut random = Random::new(18);
+        let mut entries = Entries::of(beat_bytes);
+        // Rings by number, which is in their addresses: whose, log2, how many entries went there.
+        let mut rings: Vec<(usize, u32, u32)> = Vec::new();
+        // By CQ: the ring of the card, and the one that it is to have.
+        let (mut current, mut coming) = ([0; CQS], [None; CQS]);
+        for cq in 0..CQS {
+            bench.create(cq as u64, (cq as u64) << 20, 8);
+            current[cq] = cq;
+            rings.push((cq, 8, 0));
+        }
+        // Entries that were sent: whether they are notable. How many are seen, and taken, and were before the present ring.
+        let mut sent: [Vec<bool>; CQS] = Default::default();
+        let (mut seen, mut taken, mut before) = ([0usize; CQS], [0usize; CQS], [0usize; CQS]);
+        let mut armed = [Armed::No; CQS];
+        let (mut told, mut wakes, mut moves, mut full_moves, mut armed_moves) = (0, 0, 0, 0, 0);
+        let mut asked: VecDeque<usize> = VecDeque::new();
+        for cycle in 0..30_000 {
+            let busy = cycle < 29_000;
+            let cq = random.rng.random_range(0..CQS);
+            if busy && bench.sources[0].left() == 0 && sent[cq].len() - taken[cq] < 200 && random.chance(0.3)
+            {
+                let notable = random.chance(0.1);
+                let values = [("cq", cq as u128), ("solicited", notable.into())];
+                let index = [("wqe_index", sent[cq].len() as u128 & 0xffff)];
+                bench.sources[0].push_values(&[&values[..], &index].concat());
+                sent[cq].push(notable);
+            }
+            let cq = random.rng.random_range(0..CQS);
+            let quiet = bench.sources[1].left() < 3 && coming[cq].is_none();
+            if busy && quiet && armed[cq] == Armed::No && random.chance(0.2) {
+                taken[cq] = seen[cq];
+                armed[cq] = if random.chance(0.5) { Armed::Next } else { Armed::Solicited };
+                let (next, solicited) = (armed[cq] == Armed::Next, armed[cq] == Armed::Solicited);
+                bench.sources[1].push_values(&[
+                    ("cq", cq as u128),
+                    ("consumer", (taken[cq] - before[cq]) as u128),
+                    ("arm_next", next.into()),
+                    ("arm_solicited", solicited.into()),
+                ]);
+            }
+            // The doorbells of before have come.
+            let cq = random.rng.random_range(0..CQS);
+            let free = bench.sources[2].left() == 0 && bench.sources[1].left() == 0;
+            if busy && free && coming[cq].is_none() && random.chance(0.01) {
+                let log2 = random.rng.random_range(8..11);
+                let ring = rings.len();
+                rings.push((cq, log2, 0));
+                coming[cq] = Some(ring);
+                asked.push_back(cq);
+                let values = [("cq", cq as u128), ("base", (ring as u128) << 20), ("log2", log2.into())];
+                bench.sources[2].push_values(&values);
+            }
+            let waiting = bench.sources[2].left();
+            crate::testing::step(&mut bench.sim, &mut bench.sources, &mut bench.sinks, &mut random, stall);
+            assert_eq!(bench.sim.get("dropped"), 0, "seed {}", random.seed);
+            for item in &bench.sinks[1].items[told..] {
+                let cq = item["row"].to_u64() as usize;
+                let news = taken[cq]..seen[cq];
+                let met = match armed[cq] {
+                    Armed::No => false,
+                    Armed::Next => !news.is_empty(),
+                    Armed::Solicited => sent[cq][news].contains(&true),
+                };
+                assert!(met, "seed {}, cycle {cycle}: CQ {cq} tells of nothing", random.seed);
+                armed[cq] = Armed::No;
+                wakes += 1;
+            }
+            told = bench.sinks[1].items.len();
+            for (address, cqe) in entries.take(&bench.sinks[0]) {
+                let (cq, log2, count) = &mut rings[(address >> 20) as usize];
+                let slot = u64::from(*count & ((1 << *log2) - 1));
+                assert_eq!(address & 0xf_ffff, 32 * slot, "seed {}, cycle {cycle}", random.seed);
+                assert_eq!(cqe.phase, *count >> *log2 & 1 == 0, "seed {}", random.seed);
+                assert_eq!(usize::from(cqe.wqe_index), seen[*cq] & 0xffff, "seed {}", random.seed);
+                *count += 1;
+                seen[*cq] += 1;
+            }
+            if bench.sources[2].left() < waiting {
+                let cq = asked.pop_front().unwrap();
+                let old = std::mem::replace(&mut current[cq], coming[cq].take().unwrap());
+                // All of the old ring have left, and the host is told how many they are.
+                let produced = bench.sim.get("produced_before");
+                assert_eq!(produced, u64::from(rings[old].2), "seed {}, cycle {cycle}", random.seed);
+                before[cq] += produced as usize;
+                // What is seen already of the new one came in the same cycle.
+                assert_eq!(before[cq] + rings[current[cq]].2 as usize, seen[cq]);
+                moves += 1;
+                full_moves += usize::from(taken[cq] < before[cq]);
+                armed_moves += usize::from(armed[cq] != Armed::No);
+            }
+        }
+        for cq in 0..CQS {
+            assert_eq!(seen[cq], sent[cq].len(), "seed {}", random.seed);
+            let asleep = match armed[cq] {
+                Armed::No => false,
+                Armed::Next => taken[cq] < seen[cq],
+                Armed::Solicited => sent[cq][taken[cq]..].contains(&true),
+            };
+            assert!(!asleep, "seed {}: CQ {cq} was not told of", random.seed);
+        }
+        assert!(wakes > 150 && moves > 100, "seed {}: {wakes} wakes, {moves} new rings", random.seed);
+        assert!(full_moves > 10 && armed_moves > 10, "seed {}: {full_moves}, {armed_moves}", random.seed);
+    }
+}
+
+#[test]
+fn a_queue_that_was_overrun_stays_so_in_a_new_ring_and_one_that_is_full_has_room() {
+    for beat_bytes in [8, 64] {
+        let mut bench = bench(beat_bytes);
+        let mut random = Random::new(19);
+        for (cq, entries) in [(3, 2), (4, 3)] {
+            bench.create(cq, 0x1_0000 * cq, 1);
+            (0..entries).for_each(|i| bench.complete(cq, i));
+        }
+        drain(&mut bench.sim, &mut bench.sources, &mut bench.sinks, &mut random, 0.0, 100, 20);
+        assert_eq!((bench.sinks[1].values("row"), bench.sinks[1].values("flags")), (vec![4], vec![2]));
+        for cq in [3u128, 4] {
+            bench.sources[2].push_values(&[("cq", cq), ("base", 0x10_0000 * cq), ("log2", 1)]);
+            drain(&mut bench.sim, &mut bench.sources, &mut bench.sinks, &mut random, 0.0, 100, 20);
+            assert_eq!(bench.sources[2].left(), 0);
+            bench.complete(cq as u64, 7);
+        }
+        drain(&mut bench.sim, &mut bench.sources, &mut bench.sinks, &mut random, 0.0, 100, 20);
+        let (_, order) = bench.memory();
+        assert_eq!(order[order.len() - 1], 0x30_0000);
+        assert_eq!(order.len(), 5);
     }
 }

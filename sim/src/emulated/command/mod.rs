@@ -11,7 +11,7 @@ mod queues;
 use ferrowire_spec::csr::command_queue as csr;
 use ferrowire_spec::queue::command::{
     self, alloc_mw, create_ah, create_cq, create_eq, create_qp, create_srq, modify_cq, modify_qp, modify_srq,
-    reg_mr, set_av, Command,
+    reg_mr, resize_cq, set_av, Command,
 };
 use ferrowire_spec::queue::command_completion::{self as completion, CommandCompletion};
 use ferrowire_spec::queue::{CommandAttribute as Attribute, CommandOpcode as Op, CommandStatus as Status};
@@ -140,6 +140,7 @@ impl Card {
         match opcode {
             Op::CreateCq => self.create_cq(&parsed(create_cq::CreateCq::parse(bytes))?),
             Op::ModifyCq => self.modify_cq(&parsed(modify_cq::ModifyCq::parse(bytes))?),
+            Op::ResizeCq => return self.resize_cq(&parsed(resize_cq::ResizeCq::parse(bytes))?),
             Op::DestroyCq => self.destroy_cq(number),
             Op::CreateEq => self.create_eq(&parsed(create_eq::CreateEq::parse(bytes))?),
             Op::DestroyEq => self.destroy_eq(number),

@@ -6,6 +6,8 @@ use ferrowire_spec::queue::command::create_eq::CreateEq;
 use ferrowire_spec::queue::command::create_srq::CreateSrq;
 use ferrowire_spec::queue::command::modify_cq::ModifyCq;
 use ferrowire_spec::queue::command::modify_srq::ModifySrq;
+use ferrowire_spec::queue::command::resize_cq::ResizeCq;
+use ferrowire_spec::queue::command_completion::cq_summary::CqSummary;
 use ferrowire_spec::queue::command_completion::srq_summary::SrqSummary;
 use ferrowire_spec::queue::event::EventKind;
 use ferrowire_spec::queue::recv_wqe;
@@ -38,6 +40,21 @@ impl Card {
         object(cqn, limits::CQS, self.objects.cqs.contains_key(&cqn), true)?;
         let gone = |_| refusal(Status::BadObject, Attribute::Object);
         self.engine.moderate_cq(cqn, command.count, Instant::from(command.period_us) * 1000).map_err(gone)
+    }
+
+    pub(super) fn resize_cq(&mut self, command: &ResizeCq) -> Result<u64, Refusal> {
+        let cqn = command.object;
+        object(cqn, limits::CQS, self.objects.cqs.contains_key(&cqn), true)?;
+        need(command.log2_entries <= limits::CQ_LOG2, Status::BadSize, Attribute::Log2Entries)?;
+        base(command.base, Attribute::Base)?;
+        // What has come about before goes to the old ring.
+        self.tell();
+        let unknown = refusal(Status::BadObject, Attribute::Object);
+        self.engine.resize_cq(cqn, 1 << command.log2_entries).map_err(|_| unknown)?;
+        let ring = self.objects.cqs.get_mut(&cqn).ok_or(unknown)?;
+        let producer = ring.resize(command.base, command.log2_entries);
+        let summary = CqSummary { producer, ..CqSummary::default() };
+        summary.to_bytes().map(u64::from_le_bytes).map_err(|_| unknown)
     }
 
     pub(super) fn destroy_cq(&mut self, cqn: u32) -> Result<(), Refusal> {

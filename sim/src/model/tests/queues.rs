@@ -223,6 +223,29 @@ fn a_completion_queue_that_runs_over_ends_its_queue_pairs() {
 }
 
 #[test]
+fn a_completion_queue_that_is_resized_keeps_its_entries_its_order_and_its_arming() {
+    let mut p = Pair::new();
+    let cq = p.a.cq;
+    p.a.engine.arm_cq(cq, true).unwrap();
+    writes(&mut p, 3);
+    p.run();
+    assert_eq!(p.a.engine.resize_cq(cq + 77, 8), Err(Error::Unknown { what: "cq", number: cq + 77 }));
+    assert_eq!(p.a.engine.resize_cq(cq, 2), Err(Error::Full));
+    p.a.engine.resize_cq(cq, 4).unwrap();
+    writes(&mut p, 1);
+    p.run();
+    assert_eq!(p.a.events(), []);
+    // It is full, and gets room; then it is armed still, for a failure.
+    p.a.engine.resize_cq(cq, 5).unwrap();
+    p.a.engine.modify_qp(p.a.qpn, &QpAttr::to(QpState::Err)).unwrap();
+    p.a.engine.post_send(p.a.qpn, SendWr::send(9, &[])).unwrap();
+    p.run();
+    assert_eq!(p.a.events(), [EventKind::Completion]);
+    let got: Vec<_> = std::iter::from_fn(|| p.a.engine.poll_cq(cq)).map(|done| done.wr_id).collect();
+    assert_eq!(got, [0, 1, 2, 0, 9]);
+}
+
+#[test]
 fn queues_take_no_more_than_they_have_room_for() {
     let mut p = Pair::new();
     let wr = || SendWr::send(1, &[]);
