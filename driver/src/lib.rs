@@ -117,7 +117,7 @@ pub use flow::{FlowControl, FlowMode};
 pub use memory_map::{MemoryMap, UnmappedError};
 pub use monitor::{Identity, Monitor, PortStatus};
 pub use mr::{MemoryRegion, PageSize};
-pub use mw::MemoryWindow;
+pub use mw::{MemoryWindow, WindowType};
 pub use pd::ProtectionDomain;
 pub use qp::{
     Init, InitAttributes, Qp, QpAttributes, QpInitAttr, QpSizes, QpStatus, QueuePair, ReceiveQueue, Reset,

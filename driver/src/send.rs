@@ -17,6 +17,7 @@ use crate::access::AccessFlags;
 use crate::ah::AddressHandle;
 use crate::context::{Capabilities, Device};
 use crate::error::{Error, Result};
+use crate::mw::WindowType;
 use crate::work::{limit, refuse, total, unit_of, Unit, WorkQueue, MAX_MESSAGE, UNIT_WORDS};
 
 const OPERATION: &str = "post send";
@@ -90,7 +91,7 @@ pub enum SendOp {
         /// What is added, modulo 2^64.
         add: u64,
     },
-    /// Invalidates a key of this side: that of a window which this queue pair has bound (IBTA 10.6.7.2.5). What is posted behind it
+    /// Invalidates a key of this side: that of a window of type 2B which this queue pair has bound (IBTA 10.6.7.2.5). What is posted behind it
     /// finds that done. Peers' READs that are being answered then end with a remote access error.
     LocalInv {
         /// The key.
@@ -108,6 +109,8 @@ pub enum SendOp {
         bytes: u64,
         /// What the peer may do.
         access: AccessFlags,
+        /// Type of the window; the card refuses a bind of one of the other type.
+        kind: WindowType,
     },
 }
 
@@ -333,7 +336,7 @@ fn connected_unit(wr: &SendWr<'_>, wqe: SendWqe, sge: Sge) -> Result<Unit> {
 fn first_unit(wr: &SendWr<'_>, sge: Sge) -> Result<Unit> {
     let (num_sge, inline_len, inline) = sizes(wr.payload);
     let words = match (&wr.op, wr.to) {
-        (&SendOp::BindMw { key, lkey, address, bytes, access }, _) => SendWqeBind {
+        (&SendOp::BindMw { key, lkey, address, bytes, access, kind }, _) => SendWqeBind {
             signaled: wr.signaled,
             solicited: wr.solicited,
             fence: wr.fence,
@@ -341,6 +344,7 @@ fn first_unit(wr: &SendWr<'_>, sge: Sge) -> Result<Unit> {
             va: address,
             mr_key: lkey,
             access: access.bits(),
+            type_1: kind == WindowType::Type1,
             length: bytes,
             ..SendWqeBind::default()
         }

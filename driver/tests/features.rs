@@ -138,6 +138,7 @@ fn work_requests_that_the_card_does_not_have_are_not_posted() {
             address: region.address(),
             bytes: 64,
             access: AccessFlags::REMOTE_READ,
+            kind: WindowType::Type2B,
         };
         let all: [(SendWr<'_>, Option<Wanted>); 8] = [
             (SendWr::write(1, &eight, remote), None),

@@ -675,7 +675,9 @@ pub struct KeyEntry {
     pub first_entry: Sig,
     /// A window rather than a region.
     pub window: Sig,
-    /// It is bound; all but `valid`, `tag` and `pd` of a window counts only then.
+    /// Of a window: it is of type 1, and serves every QP of its protection domain.
+    pub type_1: Sig,
+    /// It is bound; all but `valid`, `tag`, `pd` and `type_1` of a window counts only then.
     pub bound: Sig,
     /// By this QP.
     pub qp: Sig,
@@ -698,6 +700,7 @@ impl KeyEntry {
             length: bits(64),
             first_entry: bits(ferrowire_rtl::clog2(u64::from(cfg.page_entries))),
             window: bits(1),
+            type_1: bits(1),
             bound: bits(1),
             qp: bits(cfg.qp_bits()),
             life: bits(LIFE_BITS),

@@ -4,7 +4,7 @@
 use crate::tier::{chosen, number};
 use ferrowire::{
     AccessFlags, Completion, CqeOpcode, Error, LocalCause, MemoryRegion, PathMtu, QueuePair, RecvWr,
-    RemoteAddress, SendOp, SendWr, Sge, WcStatus,
+    RemoteAddress, SendOp, SendWr, Sge, WcStatus, WindowType,
 };
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::card::CardModel;
@@ -220,7 +220,14 @@ fn a_bind_that_breaks_a_rule_ends_with_its_cause_and_what_is_behind_is_flushed()
             ((region.lkey(), region.lkey(), region.address(), 64, all), LocalCause::KeyAccess),
             ((31 << 8, region.lkey(), region.address(), 64, all), LocalCause::KeyIndex),
         ];
-        let op = |(key, lkey, address, bytes, access)| SendOp::BindMw { key, lkey, address, bytes, access };
+        let op = |(key, lkey, address, bytes, access)| SendOp::BindMw {
+            key,
+            lkey,
+            address,
+            bytes,
+            access,
+            kind: WindowType::Type2B,
+        };
         for (bind, cause) in cases {
             let (_qp, mut peer) = pair.connect(&connection()).unwrap();
             let wr = |id, op| SendWr::new(id, op, &[]);
@@ -502,7 +509,8 @@ fn a_repeated_invalidation_does_not_touch_the_window_that_was_bound_since() {
         let frame = frame.expect("the SEND").bytes.clone();
         // The same key once more, as no driver would choose it.
         let (lkey, access) = (to.lkey(), AccessFlags::REMOTE);
-        let again = SendOp::BindMw { key, lkey, address: to.address(), bytes: 64, access };
+        let (address, kind) = (to.address(), WindowType::Type2B);
+        let again = SendOp::BindMw { key, lkey, address, bytes: 64, access, kind };
         post(&mut peer, &[SendWr::new(3, again, &[])]);
         assert_eq!(ends(&wait(&pair, &pair.b, 1)), [(3, WELL)]);
         pair.world.lock().inject(1, frame);
@@ -607,6 +615,7 @@ fn a_window_that_a_destroyed_queue_pair_left_bound_is_bound_by_another() {
             address: new.address() + 8000,
             bytes: 4096,
             access: AccessFlags::REMOTE_WRITE,
+            kind: WindowType::Type2B,
         };
         let beyond = SendWr::new(3, beyond, &[]);
         post(&mut peer, &[beyond]);
@@ -626,5 +635,202 @@ fn a_window_that_a_destroyed_queue_pair_left_bound_is_bound_by_another() {
         old.destroy().unwrap();
         let error = new.destroy().map(|_| ()).unwrap_err();
         assert!(matches!(error, Error::Command { .. }), "{config}: {error}");
+    }
+}
+
+/// What a window of type 1 gives, in the model.
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    region: usize,
+    at: usize,
+    len: usize,
+    access: AccessFlags,
+}
+
+/// Windows of type 1, bound at random by either of two queue pairs of their domain, whatever they are bound to already; and accesses by
+/// the peers of both, by the key that is in force and by keys that were, within the bounds and beyond, with the right and without. Each ends
+/// as in a model, and only what it grants changes memory (IBTA volume 1, 10.6.7.2.1).
+#[test]
+fn windows_of_type_1_give_what_they_were_last_bound_to_by_whichever_queue_pair() {
+    const BYTES: usize = 16384;
+    for config in chosen!(CONFIGS) {
+        let pair = pair(config);
+        let from = memory(&pair.a, BYTES);
+        let regions: Vec<MemoryRegion> = (0..2).map(|i| memory(&pair.b, BYTES + i)).collect();
+        let mut want: Vec<Vec<u8>> = regions.iter().map(|region| bytes(region.memory())).collect();
+        let mut ways: Vec<_> = (0..2).map(|_| Some(pair.connect(&connection()).unwrap())).collect();
+        let alloc = || pair.b.pd.alloc_window_of(WindowType::Type1).unwrap();
+        let mut windows: Vec<_> = (0..3).map(|_| (alloc(), None::<Given>, Vec::<u32>::new())).collect();
+        let mut random = SmallRng::seed_from_u64(61);
+        let (mut rebound, mut granted, mut stale) = (0, [0; 2], 0);
+        for step in 0..number(150, 400) {
+            let (way, number) = (random.random_range(0..2), random.random_range(0..3));
+            let (qp, peer) = ways[way].as_mut().unwrap();
+            let (window, given, old) = &mut windows[number];
+            let what = random.random_range(0..10);
+            if what < 3 || given.is_none() {
+                let region = random.random_range(0..2);
+                let at = random.random_range(0..BYTES);
+                let len = random.random_range(1..=(BYTES - at).min(6000));
+                let rights = [AccessFlags::REMOTE_WRITE, AccessFlags::REMOTE_READ];
+                let some = rights.into_iter().filter(|_| random.random_bool(0.7));
+                let access = some.fold(AccessFlags::default(), |all, right| all | right);
+                old.push(window.rkey());
+                let bind = match what {
+                    0 => window.unbind(1).unwrap(),
+                    _ => window.bind(1, &regions[region], at, len, access).unwrap(),
+                };
+                post(peer, &[bind]);
+                assert_eq!(ends(&wait(&pair, &pair.b, 1)), [(1, WELL)], "{config}, step {step}");
+                rebound += u32::from(given.is_some() && what > 0);
+                *given = (what > 0).then_some(Given { region, at, len, access });
+                continue;
+            }
+            let Some(Given { region, at, len, access }) = *given else { continue };
+            let current = window.rkey();
+            let by_old = random.random_bool(0.15);
+            let key = old[random.random_range(0..old.len())];
+            let key = if by_old { key } else { current };
+            let first = random.random_range(0..len);
+            let most = (len - first).min(4096);
+            let beyond = random.random_bool(0.05);
+            let count = if beyond { len - first + 1 } else { random.random_range(1..=most) };
+            let writes = random.random_bool(0.5);
+            let right = if writes { AccessFlags::REMOTE_WRITE } else { AccessFlags::REMOTE_READ };
+            let start = regions[region].address() + (at + first) as u64;
+            let remote = RemoteAddress { address: start, rkey: key };
+            let source = random.random_range(0..BYTES - count);
+            let sges = [from.sge(source as u64, count as u32)];
+            let wr = if writes { SendWr::write(2, &sges, remote) } else { SendWr::read(2, &sges, remote) };
+            let grants = key == current && !beyond && access.contains(right);
+            post(qp, &[wr]);
+            let end = if grants { WELL } else { REFUSED };
+            let what = format!(
+                "{config}, step {step}: window {number}, {given:?}, old {by_old}, {count} at {first}"
+            );
+            assert_eq!(ends(&wait(&pair, &pair.a, 1)), [(2, end)], "{what}");
+            let at = at + first;
+            if grants {
+                granted[way] += 1;
+                let data = part(&from, source, count);
+                match writes {
+                    true => want[region][at..at + count].copy_from_slice(&data),
+                    false => assert!(data == want[region][at..at + count], "{what}: it reads something else"),
+                }
+            } else {
+                stale += u32::from(key != current);
+                // The window outlives the incarnation of the queue pair that bound it.
+                let (qp, peer) = ways[way].take().unwrap();
+                ways[way] = Some(pair.reconnect(qp, peer, &connection()).unwrap());
+            }
+            for (region, want) in regions.iter().zip(&want) {
+                assert!(bytes(region.memory()) == *want, "{what}: memory has something else");
+            }
+        }
+        assert!(
+            rebound > 10 && granted[0].min(granted[1]) > 10 && stale > 3,
+            "{rebound} {granted:?} {stale}"
+        );
+        // A region that windows hold stays, and they do not hold it any more when they are freed.
+        drop(windows);
+        regions.into_iter().for_each(|region| drop(region.destroy().unwrap()));
+    }
+}
+
+/// A queue pair binds a window of type 1 anew at any moment of a long message that comes by another one. When the bind is complete, nothing
+/// is written by the old key any more, and the new one works (IBTA volume 1, 10.6.7.2.1).
+#[test]
+fn nothing_is_written_by_the_old_key_when_the_next_bind_of_a_window_of_type_1_is_complete() {
+    const LENGTH: usize = 8 << 10;
+    for config in chosen!(CARDS) {
+        let pair = pair(config);
+        let beats = (LENGTH / pair.world.lock().link(0).width()) as u64;
+        let (from, to, next) = (memory(&pair.a, LENGTH), memory(&pair.b, LENGTH), memory(&pair.b, LENGTH));
+        let mut window = pair.b.pd.alloc_window_of(WindowType::Type1).unwrap();
+        let connection = Connection { mtu: PathMtu::B4096, ..connection() };
+        let (mut qp, mut peer) = pair.connect(&connection).unwrap();
+        let (mut other, mut binder) = pair.connect(&connection).unwrap();
+        let mut random = SmallRng::seed_from_u64(4);
+        let (mut whole, mut halves) = (0, 0);
+        let rounds = number(30, 60);
+        for round in 0..rounds {
+            let mut data = vec![0; LENGTH];
+            random.fill_bytes(&mut data);
+            from.memory().write(0, &data);
+            to.memory().fill(0, LENGTH, round);
+            post(&mut peer, &[window.bind(1, &to, 0, LENGTH, AccessFlags::REMOTE).unwrap()]);
+            assert_eq!(ends(&wait(&pair, &pair.b, 1)), [(1, WELL)]);
+            let remote = window.remote(to.address());
+            post(&mut qp, &[SendWr::write(2, &[from.sge(0, LENGTH as u32)], remote)]);
+            let moment = random.random_range(0..200 + 3 * beats);
+            pair.world.lock().run(moment);
+            post(&mut binder, &[window.bind(3, &next, 0, LENGTH, AccessFlags::REMOTE).unwrap()]);
+            assert_eq!(ends(&wait(&pair, &pair.b, 1)), [(3, WELL)], "{config}, round {round}");
+            let then = bytes(to.memory());
+            let last = ends(&wait(&pair, &pair.a, 1));
+            pair.world.lock().run(10 * beats);
+            assert!(bytes(to.memory()) == then, "{config}, round {round}: written after that");
+            // A packet of the message is granted by itself.
+            let written = (0..=2).find(|packets| {
+                let (came, rest) = then.split_at(4096 * packets);
+                *came == data[..came.len()] && rest.iter().all(|byte| *byte == round)
+            });
+            let written = written.unwrap_or_else(|| panic!("{config}, round {round}: a part of a packet"));
+            assert_eq!(last, [(2, if written == 2 { WELL } else { REFUSED })], "{config}, round {round}");
+            whole += u32::from(written == 2);
+            halves += u32::from(written == 1);
+            post(&mut other, &[SendWr::write(4, &[from.sge(7, 100)], window.remote(next.address()))]);
+            assert_eq!(ends(&wait(&pair, &pair.a, 1)), [(4, WELL)], "{config}, round {round}");
+            assert!(part(&next, 0, 100) == data[7..107], "{config}, round {round}");
+            if written < 2 {
+                (qp, peer) = pair.reconnect(qp, peer, &connection).unwrap();
+            }
+        }
+        let all = u32::from(rounds);
+        assert!(6 * whole > all && 6 * whole < 5 * all, "{config}: {whole} times after the whole message");
+        println!("{config}: {whole} whole messages, {halves} of one packet, of {all}");
+    }
+}
+
+#[test]
+fn no_invalidation_works_on_a_window_of_type_1_and_a_bind_names_its_type() {
+    for config in chosen!(CONFIGS) {
+        let pair = pair(config);
+        let (from, to) = (memory(&pair.a, 4096), memory(&pair.b, 4096));
+        let mut window = pair.b.pd.alloc_window_of(WindowType::Type1).unwrap();
+        let other = pair.b.pd.alloc_window().unwrap();
+        let (mut qp, mut peer) = pair.connect(&connection()).unwrap();
+        post(&mut peer, &[window.bind(1, &to, 0, 64, AccessFlags::REMOTE).unwrap()]);
+        assert_eq!(ends(&wait(&pair, &pair.b, 1)), [(1, WELL)]);
+        let remote = window.remote(to.address());
+        let op = |key, kind, bytes| SendOp::BindMw {
+            key,
+            lkey: to.lkey(),
+            address: to.address(),
+            bytes,
+            access: AccessFlags::REMOTE,
+            kind,
+        };
+        let refused = [
+            SendWr::local_inv(2, window.rkey()),
+            SendWr::new(2, op(window.rkey() ^ 1, WindowType::Type2B, 64), &[]),
+            SendWr::new(2, op(window.rkey() ^ 1, WindowType::Type2B, 0), &[]),
+            SendWr::new(2, op(other.rkey() ^ 1, WindowType::Type1, 64), &[]),
+            SendWr::new(2, op(other.rkey() ^ 1, WindowType::Type1, 0), &[]),
+        ];
+        for wr in refused {
+            post(&mut peer, &[wr]);
+            let done = wait(&pair, &pair.b, 1);
+            assert_eq!(ends(&done), [(2, WcStatus::MwBindErr)], "{config}");
+            assert_eq!(done[0].syndrome(), LocalCause::KeyAccess.code(), "{config}");
+            (qp, peer) = pair.reconnect(qp, peer, &connection()).unwrap();
+        }
+        receive(&mut peer, 3, &[]);
+        post(&mut qp, &[SendWr::send_inv(4, &[], window.rkey())]);
+        assert_eq!(ends(&wait(&pair, &pair.a, 1)), [(4, REFUSED)], "{config}");
+        assert_eq!(ends(&wait(&pair, &pair.b, 1)), [(3, WcStatus::RemAccessErr)], "{config}");
+        let (mut qp, _peer) = pair.reconnect(qp, peer, &connection()).unwrap();
+        post(&mut qp, &[SendWr::write(5, &[from.sge(0, 8)], remote)]);
+        assert_eq!(ends(&wait(&pair, &pair.a, 1)), [(5, WELL)], "{config}: it is bound still");
     }
 }

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Mw`]: memory windows (IBTA 10.6.7).
 //!
-//! The card has windows of type 2B: the program chooses the key of each bind, and only the peer of the queue pair that bound a window may use it.
-//! `ibv_bind_mw` of a window of type 1 makes one of these binds, with a key that it chooses. A card's window must not be bound when it is bound again:
-//!
-//! | the window | what is posted |
-//! |---|---|
-//! | is not bound | the bind |
-//! | was bound by the same queue pair | a bind to nothing, which is not signalled, then the bind: what was posted before uses the old key to the end |
-//! | was bound by another queue pair | the bind of a new window; the old one is freed at once, for nothing orders the two queues |
+//! The types are the card's. A work request of the program binds a window of type 2B, with a key that the program chooses, and only the
+//! peer of that queue pair may use it. [`bind_mw`] binds a window of type 1, with a key that it chooses: the peers of all queue pairs of
+//! the domain may use that, and a window that is bound is bound again by one work request.
 
 use core::ffi::c_int;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use ferrowire::{AccessFlags, MemoryWindow, Payload, SendOp, SendWr};
+use ferrowire::{AccessFlags, MemoryWindow, Payload, SendOp, SendWr, WindowType};
 use rustix::io::Errno;
 
 use crate::abi::*;
@@ -28,31 +23,17 @@ use crate::raw::{object, Raw};
 #[repr(C)]
 pub struct Mw {
     base: Raw<ibv_mw>,
-    state: Mutex<State>,
+    window: MemoryWindow,
+    /// Binds of threads take their keys, and are posted, one after the other.
+    binds: Mutex<()>,
 }
 
 object!(Mw, ibv_mw);
 
-struct State {
-    /// As the driver has it; `None` only for a moment.
-    window: Option<MemoryWindow>,
-    /// The queue pair by which a bind of type 1 was posted last, if that gave rights.
-    bound: Option<u32>,
-}
-
 impl Mw {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn pd<'a>(&self) -> &'a Pd {
         // SAFETY: the program does not change it, and a domain outlives its windows.
         unsafe { Pd::of((*self.base.get()).pd) }
-    }
-
-    fn kind(&self) -> ibv_mw_type {
-        // SAFETY: as above.
-        unsafe { (*self.base.get()).r#type }
     }
 }
 
@@ -62,16 +43,18 @@ impl Mw {
 /// The domain lives.
 pub unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw {
     let make = || -> Result<*mut ibv_mw> {
-        if !matches!(kind, IBV_MW_TYPE_1 | IBV_MW_TYPE_2) {
-            return Err(Failure::invalid("type must be IBV_MW_TYPE_1 or IBV_MW_TYPE_2"));
-        }
+        let own = match kind {
+            IBV_MW_TYPE_1 => WindowType::Type1,
+            IBV_MW_TYPE_2 => WindowType::Type2B,
+            _ => return Err(Failure::invalid("type must be IBV_MW_TYPE_1 or IBV_MW_TYPE_2")),
+        };
         // SAFETY: as promised.
         let pd = unsafe { Pd::of(pd) };
         let card = pd.context().card()?;
         if !card.context.capabilities().memory_windows {
             return Err(Failure::unsupported("the card has no memory windows; register a region"));
         }
-        let window = pd.domain().alloc_window()?;
+        let window = pd.domain().alloc_window_of(own)?;
         pd.users.add();
         let key = window.rkey();
         let base = ibv_mw {
@@ -81,8 +64,7 @@ pub unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ib
             handle: key >> 8,
             r#type: kind,
         };
-        let state = Mutex::new(State { window: Some(window), bound: None });
-        Ok(Box::new(Mw { base: Raw::new(base), state }).give())
+        Ok(Box::new(Mw { base: Raw::new(base), window, binds: Mutex::new(()) }).give())
     };
     pointer("ibv_alloc_mw", make())
 }
@@ -99,8 +81,7 @@ pub unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     // SAFETY: as promised.
     let own = unsafe { Mw::back(mw) };
     own.pd().users.remove();
-    let state = own.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if let Some(Err(error)) = state.window.map(MemoryWindow::destroy) {
+    if let Err(error) = own.window.destroy() {
         report("ibv_dealloc_mw", &error.into());
     }
     0
@@ -129,16 +110,12 @@ fn rights(access: u32) -> Result<AccessFlags> {
     Ok(given.fold(AccessFlags::default(), |all, (_, right)| all | *right))
 }
 
-/// The operation that binds a window to nothing.
-fn unbind(key: u32) -> SendOp {
-    SendOp::BindMw { key, lkey: 0, address: 0, bytes: 0, access: AccessFlags::default() }
-}
-
 /// The operation that binds a window to a range, with a key; a range of no bytes takes the rights back.
-fn operation(key: u32, info: &ibv_mw_bind_info) -> Result<SendOp> {
+fn operation(kind: WindowType, key: u32, info: &ibv_mw_bind_info) -> Result<SendOp> {
     let access = rights(info.mw_access_flags)?;
     if info.length == 0 {
-        return Ok(unbind(key));
+        let access = AccessFlags::default();
+        return Ok(SendOp::BindMw { key, lkey: 0, address: 0, bytes: 0, access, kind });
     }
     if info.mr.is_null() {
         return Err(Failure::invalid("bind_info.mr is null"));
@@ -155,7 +132,7 @@ fn operation(key: u32, info: &ibv_mw_bind_info) -> Result<SendOp> {
             "a window for remote writes needs a region with IBV_ACCESS_LOCAL_WRITE",
         ));
     }
-    Ok(SendOp::BindMw { key, lkey, address: info.addr, bytes: info.length, access })
+    Ok(SendOp::BindMw { key, lkey, address: info.addr, bytes: info.length, access, kind })
 }
 
 /// The operation of a work request that binds a window of type 2.
@@ -168,7 +145,7 @@ pub unsafe fn bind_operation(qp: &Qp, mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_
     }
     // SAFETY: as promised.
     let window = unsafe { Mw::of(mw) };
-    if window.kind() != IBV_MW_TYPE_2 {
+    if window.window.kind() != WindowType::Type2B {
         return Err(Failure::invalid("a window of type 1 is bound by ibv_bind_mw"));
     }
     same_domain(qp, window)?;
@@ -180,7 +157,7 @@ pub unsafe fn bind_operation(qp: &Qp, mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_
             format!("rkey {rkey:#x}: only the low byte may differ from the window's {own:#x} (ibv_inc_rkey)"),
         ));
     }
-    operation(rkey, info)
+    operation(WindowType::Type2B, rkey, info)
 }
 
 /// The next key of a window, as `ibv_inc_rkey` makes it.
@@ -200,50 +177,25 @@ fn bind(qp: &Qp, mw: &Mw, bind: &ibv_mw_bind) -> Result<()> {
     if !card.context.capabilities().memory_windows {
         return Err(Failure::unsupported("the card has no memory windows"));
     }
-    if mw.kind() != IBV_MW_TYPE_1 {
+    if mw.window.kind() != WindowType::Type1 {
         return Err(Failure::invalid("a window of type 2 is bound by a work request: IBV_WR_BIND_MW"));
     }
     same_domain(qp, mw)?;
-    let mut state = mw.state();
+    let _order = mw.binds.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: the program changes it in no other thread meanwhile.
-    let old = unsafe { (*mw.base.get()).rkey };
+    let key = next_key(unsafe { (*mw.base.get()).rkey });
+    let op = operation(WindowType::Type1, key, &bind.bind_info)?;
     qp.with(|inner| {
         if !inner.takes_sends() {
             return Err(NOT_READY);
         }
-        let again = state.bound == Some(qp.number());
-        // Another queue pair's bind cannot be taken back by this one.
-        let fresh = match state.bound.is_some() && !again {
-            true => Some(mw.pd().domain().alloc_window()?),
-            false => None,
-        };
-        let key = fresh.as_ref().map_or_else(|| next_key(old), MemoryWindow::rkey);
-        let op = operation(key, &bind.bind_info)?;
         let wr = SendWr::new(bind.wr_id, op, Payload::Sges(&[]));
         let wr = with_flags(wr, bind.send_flags & !IBV_SEND_INLINE | inner.forced)?;
         let mut batch = inner.queue.start_post_send();
-        let mut posted = match again {
-            true => batch.post(&SendWr::new(bind.wr_id, unbind(old), Payload::Sges(&[]))),
-            false => Ok(()),
-        };
-        posted = posted.and_then(|()| batch.post(&wr));
-        if let Err(error) = posted {
-            // Neither goes: what the window gives, it gives still.
-            batch.abandon();
-            return Err(error.into());
-        }
+        batch.post(&wr)?;
         batch.ring()?;
-        if let Some(fresh) = fresh {
-            if let Some(Err(error)) = state.window.replace(fresh).map(MemoryWindow::destroy) {
-                report("ibv_bind_mw", &error.into());
-            }
-        }
-        state.bound = (bind.bind_info.length > 0).then_some(qp.number());
         // SAFETY: as above.
-        unsafe {
-            (*mw.base.get()).rkey = key;
-            (*mw.base.get()).handle = key >> 8;
-        }
+        unsafe { (*mw.base.get()).rkey = key };
         Ok(())
     })
 }

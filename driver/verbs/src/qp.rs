@@ -320,8 +320,7 @@ fn wanted<'a>(
     let can = card.context.capabilities();
     let mut wanted = QpInitAttr::rc(&send_cq.target, &recv_cq.target);
     wanted.service = service(attr.qp_type)?;
-    // A window of type 1 that is bound again takes two places.
-    wanted.max_send_wr = attr.cap.max_send_wr.max(if can.memory_windows { 2 } else { 0 });
+    wanted.max_send_wr = attr.cap.max_send_wr;
     wanted.max_send_sge = fits("max_send_sge", attr.cap.max_send_sge, can.max_send_sge.into())?;
     wanted.max_inline = fits("max_inline_data", attr.cap.max_inline_data, can.max_inline.into())?;
     if !has_srq {

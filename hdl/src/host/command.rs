@@ -1060,6 +1060,7 @@ pub fn command(
             length,
             first_entry: first.trunc(page_bits),
             window: of_window,
+            type_1: of_window & get(&alloc_mw::LAYOUT, &alloc_mw::TYPE_1),
             ..KeyEntry::of(cfg).zeros()
         };
         m.when(makes_key, |m| keys.write(m, at, &entry));

@@ -9,12 +9,18 @@
 //!  commands: a key is made, or cleared -----------------------------------------------------> write port of the table
 //! ```
 //!
-//! The rules of a bind (IBTA volume 1, 10.6.7.2, 11.2.9.1): the window is not bound; window, region and QP are of one protection
-//! domain; the region has `MW_BIND`, and `LOCAL_WRITE` where the window lets peers write; the window lies in the region. A length
-//! of 0 unbinds, like an invalidation, and changes the tag. A window is unbound only by the QP that bound it, or by its peer
-//! (10.6.7.2.5), in the incarnation in which that was. A window that a QP leaves bound when it goes to RESET or is destroyed gives no access any more. It can be
-//! freed, and the next bind finds it as if it were not bound: where that bind passes all checks, a pass before it (`releases`) takes the window
-//! from its old region. A region to which windows are bound is not removed (11.2.8.5): it counts them.
+//! The rules of a bind (IBTA volume 1, 10.6.7.2, 11.2.9.1): window, region and QP are of one protection domain (C10-72); the region has
+//! `MW_BIND`, and `LOCAL_WRITE` where the window lets peers write (C10-73, C10-74); the window lies in the region (C10-75). A length
+//! of 0 unbinds, and changes the tag. A bind says of which type the window is; one that is wrong is refused.
+//!
+//! - Type 2B: the window is not bound. It is unbound only by the QP that bound it, or by its peer (10.6.7.2.5), in the incarnation in
+//!   which that was. One that a QP leaves bound when it goes to RESET or is destroyed gives no access any more. It can be freed, and
+//!   the next bind finds it as if it were not bound.
+//! - Type 1: the window may be bound, by whichever QP of its domain. The bind takes back what it gave. No invalidation works
+//!   (o10-37.2.26).
+//!
+//! A bind of a window that is bound passes all checks first. Then a pass before the bind (`releases`) takes the window from its old
+//! region: from then on its old key is refused. A region to which windows are bound is not removed (11.2.8.5): it counts them.
 //!
 //! What a lookup needs of a window is worked out here, once: its entry is that of a region of its own, with the first page of it. A
 //! zero based window begins at its place in its first page, as zero based regions of this card do.
@@ -35,12 +41,14 @@ use ferrowire_spec::queue::Access;
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationKind {
-    /// A window is bound, or unbound with a length of 0.
+    /// A window of type 2B is bound, or unbound with a length of 0.
     Bind,
     /// A window is unbound.
     Invalidate,
     /// A region or a window goes, whatever the key's tag.
     Remove,
+    /// As `Bind`, of a window of type 1.
+    Rebind,
 }
 
 impl OperationKind {
@@ -190,7 +198,8 @@ pub fn operate(
     let is = |kind: OperationKind| kind.is(operation.kind);
     let bare = operation.length.eq(0);
     // With a length, it names a region.
-    let wants = is(OperationKind::Bind) & !bare;
+    let rebinds = is(OperationKind::Rebind);
+    let wants = (is(OperationKind::Bind) | rebinds) & !bare;
     let releases = m.reg("releases", 1).reset(0);
     let binds = m.delay("binds", &wants) & !releases;
 
@@ -220,8 +229,9 @@ pub fn operate(
         _ => key.slice(8 + key_bits, 24 - key_bits).eq(0),
     };
     let there = in_table(operation.key) & key.valid;
-    let owned = m.delay("owned", &(key.bound & key.qp.eq(operation.qp) & key.life.eq(life)));
-    let stale = m.delay("stale", &(key.bound & key.life.ne(born)));
+    let owned = m.delay("owned", &(key.bound & !key.type_1 & key.qp.eq(operation.qp) & key.life.eq(life)));
+    // It is bound, and may be bound all the same.
+    let movable = m.delay("movable", &(key.bound & (key.type_1 | key.life.ne(born))));
     let (key_domain, region_domain) = (key.pd.eq(domain), region.pd.eq(domain));
     let right = |access: Sig, right: Access| access.bit(right.code().trailing_zeros());
     let writes = right(operation.access, Access::RemoteWrite) | right(operation.access, Access::RemoteAtomic);
@@ -241,7 +251,10 @@ pub fn operate(
         m,
         &[
             (there, LocalCause::KeyIndex),
-            (key.window & (!key.bound | stale | (bare & owned)), LocalCause::KeyAccess),
+            (
+                key.window & key.type_1.eq(rebinds) & (!key.bound | movable | (bare & owned)),
+                LocalCause::KeyAccess,
+            ),
             (bare | region_there, LocalCause::KeyIndex),
             (bare | region.tag.eq(operation.region.trunc(8)), LocalCause::KeyTag),
             (bare | !region.window, LocalCause::KeyAccess),
@@ -261,8 +274,8 @@ pub fn operate(
     // Those of a window do not count the windows.
     let unused = key.window | key.link.eq(0);
     let remove = first(m, &[(there, LocalCause::KeyIndex), (unused, LocalCause::KeyAccess)]);
-    let fine = m.delay("fine", &m.select(operation.kind, &[bind.0, invalidate.0, remove.0, remove.0]));
-    let why = m.delay("why", &m.select(operation.kind, &[bind.1, invalidate.1, remove.1, remove.1]));
+    let fine = m.delay("fine", &m.select(operation.kind, &[bind.0, invalidate.0, remove.0, bind.0]));
+    let why = m.delay("why", &m.select(operation.kind, &[bind.1, invalidate.1, remove.1, bind.1]));
     let above = m.delay("above", &operation.va.ge(region.va));
     let rest = m.delay("rest", &(operation.va - region.va));
     let page_bits = region.first_entry.width();
@@ -281,7 +294,7 @@ pub fn operate(
         m.set(&ok, releases | (fine & inside));
         m.set(&cause, m.mux(fine, &low(LocalCause::KeyBounds), &why));
         m.set(&state, State::Write);
-        m.when(binds & fine & inside & stale, |m| {
+        m.when(binds & fine & inside & movable, |m| {
             m.set(&releases, 1);
             m.set(&state, State::AskRegion);
         });
@@ -304,6 +317,7 @@ pub fn operate(
         length: operation.length,
         first_entry,
         window: stays,
+        type_1: stays & key.type_1,
         bound: binds,
         qp: operation.qp,
         life,

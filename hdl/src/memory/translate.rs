@@ -17,9 +17,9 @@
 //!
 //! A question is refused when the key's index is past the table, its entry is not valid, tag or protection domain
 //! differ, an access bit is missing, or the range does not lie inside the region; nothing wraps, for the sums have 65
-//! bits (IBTA volume 1, 10.6.3). A window's entry is that of a region of its own; it is granted to the peer of the QP that bound
-//! it (10.6.7.2.4, type 2B), as long as that QP has not been in RESET since, and never to the card's own work requests (10.6.7). A key that is invalidated refuses from the
-//! next question on.
+//! bits (IBTA volume 1, 10.6.3). A window's entry is that of a region of its own; it is granted to peers alone, never to the card's own
+//! work requests (10.6.7). A window of type 1 serves every QP of its protection domain (10.6.7.2.1); one of type 2B serves the QP that
+//! bound it (10.6.7.2.4), as long as that QP has not been in RESET since. A key that is invalidated refuses from the next question on.
 //!
 //! Reset: nothing in flight. The tables keep their contents; entries start as not valid.
 
@@ -197,8 +197,8 @@ pub fn translate(
     let there = in_table & entry.valid;
     let (fits_tag, fits_pd) = (entry.tag.eq(one.ask.key.trunc(8)), entry.pd.eq(one.ask.pd));
     let by_peer = (one.ask.access & REMOTE).any();
-    let owner = entry.bound & entry.qp.zext(24).eq(one.ask.qpn) & entry.life.eq(life);
-    let usable = !entry.window | (by_peer & owner);
+    let owner = entry.qp.zext(24).eq(one.ask.qpn) & entry.life.eq(life);
+    let usable = !entry.window | (by_peer & entry.bound & (entry.type_1 | owner));
     let right = there & fits_tag & fits_pd & granted_access & usable;
 
     // Cycle 2: the range, and the page's place in the table.

@@ -7,7 +7,7 @@
 //!                      +-------------------------------------------------------+----> withdrawals
 //! ```
 //!
-//! `LOCAL_INV` and a bind of nothing are done in the key table at once, and what was looked up before goes on (IBTA volume 1, 10.6.7.2.5:
+//! `LOCAL_INV`, a bind of nothing and a bind of a window of type 1 are done in the key table at once, and what was looked up before goes on (IBTA volume 1, 10.6.7.2.5:
 //! it must not when they are complete). Their QP stands in line here, at most once, until a round of `drain` that began behind them has
 //! ended; then `track` looks whether its oldest message is one of them. `withdrawals` tells of each QP how many it has done, and whether
 //! one of them is not over: as long as one is not, `track` completes none, and `segment` begins nothing behind them but others

@@ -409,9 +409,10 @@ pub fn commit(
     let may_execute = executes & alive & !stopped;
     let executing = present & may_execute & !asked_for;
     let is_bind = packet.wqe_opcode.eq(SendOpcode::BindMw.code());
-    let kinds = [OperationKind::Invalidate, OperationKind::Bind].map(|kind| lit(2, kind.code()));
+    let kinds = [OperationKind::Invalidate, OperationKind::Bind, OperationKind::Rebind];
+    let [invalidates, binds, rebinds] = kinds.map(|kind| lit(2, kind.code()));
     let operation = Operation {
-        kind: m.mux(is_bind, &kinds[1], &kinds[0]),
+        kind: m.mux(is_bind, &m.mux(operands.swap.bit(8), &rebinds, &binds), &invalidates),
         qp: packet.qp,
         key: packet.imm,
         region: packet.rkey,

@@ -44,7 +44,7 @@
 //! packets. One is executed once, whatever is sent again: the row knows up to which WQE all has been begun, and those before are
 //! passed over.
 //!
-//! Behind one that takes a window back (an invalidation, a bind of nothing) only others of their kind are begun until all that was looked up
+//! Behind one that takes a window back (an invalidation, a bind of nothing or of a window of type 1) only others of their kind are begun until all that was looked up
 //! before it is over: its completion waits for that, and nothing that comes behind it is to be answered before (`memory::withdraw`). The QP
 //! waits as it does for receives of its peer, and is looked for likewise.
 //!
@@ -251,7 +251,7 @@ pub struct Segmented {
 /// What an atomic carries beside its address.
 #[derive(Clone, Bundle)]
 pub struct Operands {
-    /// What is added or stored; the rights of a bind.
+    /// What is added or stored; of a bind, the rights, and in bit 8 whether the window is of type 1.
     pub swap: Sig,
     /// What is compared with; the bytes of a bind.
     pub compare: Sig,
@@ -519,9 +519,10 @@ pub fn segment(
     const _: () = assert!(MAX_RAW_FRAME == PathMtu::B4096.bytes() as u32);
     let long = taken("long", length.gt(MAX_RAW_FRAME));
     let no_frame = taken("no_frame", length.lt(eth::BYTES));
-    // An invalidation, or a bind of nothing.
+    // An invalidation, a bind of nothing, or one of a window that may be bound.
     let is_bind = wqe_opcode.eq(SendOpcode::BindMw.code());
-    let withdraws = taken("withdraws", is_local & (!is_bind | of_bind(bind::LENGTH).eq(0)));
+    let type_1 = of_bind(bind::TYPE_1);
+    let withdraws = taken("withdraws", is_local & (!is_bind | type_1 | of_bind(bind::LENGTH).eq(0)));
     let misfits = taken("misfits", (answered & inline) | (is_local & carries));
     let whole_word = taken("whole_word", wqes.total.eq(8) & wqe(send_wqe::REMOTE_VA).trunc(3).eq(0));
     let (status, cause) = (m.wire("status", 8), m.wire("cause", 8));
@@ -757,7 +758,8 @@ pub fn segment(
     let (swap, compare) = (wqe(send_wqe::SWAP), wqe(send_wqe::COMPARE_ADD));
     let compares = is_compare.repeat(64);
     let operands = Operands { swap: m.mux(is_compare, &swap, &compare), compare: compare & compares };
-    let bound = Operands { swap: of_bind(bind::ACCESS).zext(64), compare: of_bind(bind::LENGTH) };
+    let bound =
+        Operands { swap: cat(&[of_bind(bind::ACCESS), type_1]).zext(64), compare: of_bind(bind::LENGTH) };
     let operands = m.mux(is_local, &bound, &operands);
     let operands = Stream::new(m, "operand", candidates.fire() & (is_atomic | is_local), operands);
     m.assert(!operands.valid | operands.ready, "there are fewer packets between here and `commit`");

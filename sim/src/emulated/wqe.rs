@@ -8,7 +8,7 @@ use ferrowire_spec::queue::send_wqe::{self, sge, SendOpcode, SendWqe, INLINE_AT}
 use ferrowire_spec::queue::{recv_wqe, WQE_UNIT};
 use ferrowire_spec::wire::opcode::Service;
 
-use crate::model::{Bind, RecvWr, Rights, SendWr, Sge};
+use crate::model::{Bind, RecvWr, Rights, SendWr, Sge, WindowType};
 
 /// The SGE at `place` of a WQE, counted from `first` on, one behind the other.
 fn element(wqe: &[u8], first: usize, place: usize) -> Option<Sge> {
@@ -50,6 +50,7 @@ pub(super) fn send(index: u16, wqe: Option<&[u8]>, service: Service, signal_all:
             addr: bind.va,
             len: bind.length,
             rights: Rights(bind.access),
+            kind: if bind.type_1 { WindowType::Type1 } else { WindowType::Type2B },
         };
     }
     wr.fault = data(&mut wr, &head, wqe).err();

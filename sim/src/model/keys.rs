@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use ferrowire_spec::queue::cqe::LocalCause;
 
-use super::types::{Bind, Error, Rights, Sge};
+use super::types::{Bind, Error, Rights, Sge, WindowType};
 
 /// A region to register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +40,32 @@ struct Bound {
 }
 
 #[derive(Clone, Copy, Debug)]
+struct Window {
+    pd: u32,
+    kind: WindowType,
+    /// `None`: not bound.
+    bound: Option<Bound>,
+}
+
+impl Window {
+    /// What it gives to the peer of a queue pair of its domain. Type 1 belongs to the domain (IBTA 10.6.7.2.1), type 2B to the queue pair
+    /// that bound it (10.6.7.2.4).
+    fn for_peer_of(&self, qpn: u32) -> Option<&Bound> {
+        self.bound.as_ref().filter(|bound| self.kind == WindowType::Type1 || bound.qpn == Some(qpn))
+    }
+
+    /// A queue pair of its domain may bind it, to something or to `nothing`: type 1 always, type 2B where it is not bound, or was left
+    /// bound by a queue pair whose life has ended. That which bound it may bind it to nothing.
+    fn may_be_bound(&self, qpn: u32, nothing: bool) -> bool {
+        let held = self.bound.and_then(|bound| bound.qpn);
+        self.kind == WindowType::Type1 || held.is_none_or(|binder| nothing && binder == qpn)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
 enum Object {
     Region(RegionAttr),
-    /// `None`: not bound.
-    Window(u32, Option<Bound>),
+    Window(Window),
 }
 
 /// All keys of a node.
@@ -104,7 +126,7 @@ impl Keys {
     pub(super) fn uses_pd(&self, pd: u32) -> bool {
         self.objects.values().any(|(_, object)| match object {
             Object::Region(region) => region.pd == pd,
-            Object::Window(owner, _) => *owner == pd,
+            Object::Window(window) => window.pd == pd,
         })
     }
 
@@ -118,8 +140,14 @@ impl Keys {
     }
 
     /// Makes a window, not bound.
-    pub(super) fn window(&mut self, pd: u32, key: Option<u32>, tag: u8) -> Result<u32, Error> {
-        self.place(key, tag, Object::Window(pd, None))
+    pub(super) fn window(
+        &mut self,
+        pd: u32,
+        kind: WindowType,
+        key: Option<u32>,
+        tag: u8,
+    ) -> Result<u32, Error> {
+        self.place(key, tag, Object::Window(Window { pd, kind, bound: None }))
     }
 
     /// Removes a region or a window. A region with windows is busy (IBTA 11.2.8.5). Of a window's key only the index counts, for
@@ -129,7 +157,7 @@ impl Keys {
         if !window && self.find(key).is_err() {
             return Err(Error::Unknown { what: "key", number: key });
         }
-        let uses = |(_, object): &(u8, Object)| matches!(object, Object::Window(_, Some(bound)) if bound.region == index(key));
+        let uses = |(_, object): &(u8, Object)| matches!(object, Object::Window(window) if window.bound.is_some_and(|bound| bound.region == index(key)));
         if self.objects.values().any(uses) {
             return Err(Error::Busy);
         }
@@ -157,8 +185,7 @@ impl Keys {
         Ok(region.base.wrapping_add(within(sge.addr, sge.len.into(), region.va, region.len)?))
     }
 
-    /// The host address for an access of the peer of queue pair `qpn`. A window of type 2 belongs to the queue pair that
-    /// bound it (IBTA 10.6.7.2.4, type 2B).
+    /// The host address for an access of the peer of queue pair `qpn`.
     pub(super) fn remote(
         &self,
         pd: u32,
@@ -170,8 +197,10 @@ impl Keys {
     ) -> Result<u64, LocalCause> {
         let (owner, start, base, size, rights) = match self.find(key)? {
             Object::Region(r) => (r.pd, r.va, r.base, r.len, r.rights),
-            Object::Window(pd, Some(b)) if b.qpn == Some(qpn) => (pd, b.va, b.base, b.len, b.rights),
-            Object::Window(..) => return Err(LocalCause::KeyAccess),
+            Object::Window(window) => {
+                let b = window.for_peer_of(qpn).ok_or(LocalCause::KeyAccess)?;
+                (window.pd, b.va, b.base, b.len, b.rights)
+            }
         };
         if owner != pd {
             return Err(LocalCause::KeyPd);
@@ -182,26 +211,25 @@ impl Keys {
         Ok(base.wrapping_add(within(va, len, start, size)?))
     }
 
-    /// Binds a window by WQE (IBTA 10.6.7.2.2, 11.2.9.1): it must not be bound, the region must allow it, and whoever may
-    /// write by it must be able to write the region.
+    /// Binds a window by WQE (IBTA 10.6.7.2, 11.2.9.1): the window must be of the bind's type and free to be bound, the region must
+    /// allow it, and whoever may write by it must be able to write the region. What it gave before, it gives no more.
     pub(super) fn bind(&mut self, pd: u32, qpn: u32, bind: &Bind) -> Result<(), LocalCause> {
         let (_, window) = self.objects.get(&index(bind.key)).ok_or(LocalCause::KeyIndex)?;
-        if let (0, Object::Window(owner, held)) = (bind.len, *window) {
+        let nothing = bind.len == 0;
+        let window = match *window {
+            Object::Window(window) if window.kind == bind.kind && window.may_be_bound(qpn, nothing) => window,
+            _ => return Err(LocalCause::KeyAccess),
+        };
+        let owner = window.pd;
+        if nothing {
             // Without a length it is unbound (host interface).
-            if held.is_some_and(|held| held.qpn.is_some_and(|binder| binder != qpn)) {
-                return Err(LocalCause::KeyAccess);
-            }
             if owner != pd {
                 return Err(LocalCause::KeyPd);
             }
-            self.objects.insert(index(bind.key), (bind.key as u8, Object::Window(owner, None)));
+            let free = Object::Window(Window { bound: None, ..window });
+            self.objects.insert(index(bind.key), (bind.key as u8, free));
             return Ok(());
         }
-        // One that a queue pair has left bound is as if it were not.
-        let (Object::Window(owner, None) | Object::Window(owner, Some(Bound { qpn: None, .. }))) = *window
-        else {
-            return Err(LocalCause::KeyAccess);
-        };
         let Object::Region(region) = self.find(bind.lkey)? else { return Err(LocalCause::KeyAccess) };
         if owner != pd || region.pd != pd {
             return Err(LocalCause::KeyPd);
@@ -219,27 +247,28 @@ impl Keys {
             len: bind.len,
             rights: bind.rights,
         };
-        self.objects.insert(index(bind.key), (bind.key as u8, Object::Window(owner, Some(bound))));
+        let window = Object::Window(Window { bound: Some(bound), ..window });
+        self.objects.insert(index(bind.key), (bind.key as u8, window));
         Ok(())
     }
 
-    /// Whether a key may be invalidated by that queue pair or its peer: a window that it bound (IBTA 10.6.7.2.5).
+    /// Whether a key may be invalidated by that queue pair or its peer: a window of type 2B that it bound (IBTA 10.6.7.2.5, o10-37.2.26).
     pub(super) fn may_invalidate(&self, pd: u32, qpn: u32, key: u32) -> Result<(), LocalCause> {
         match self.find(key)? {
-            Object::Window(owner, _) if owner != pd => Err(LocalCause::KeyPd),
-            Object::Window(_, Some(bound)) if bound.qpn == Some(qpn) => Ok(()),
-            _ => Err(LocalCause::KeyAccess),
+            Object::Window(window) if window.pd != pd => Err(LocalCause::KeyPd),
+            Object::Window(window) if window.kind == WindowType::Type1 => Err(LocalCause::KeyAccess),
+            Object::Window(window) => window.for_peer_of(qpn).map(|_| ()).ok_or(LocalCause::KeyAccess),
+            Object::Region(_) => Err(LocalCause::KeyAccess),
         }
     }
 
-    /// Nobody can use or invalidate any more what a queue pair has bound: its life has ended (IBTA 10.6.7.2.4). Regions keep such windows until
-    /// these are bound anew or freed.
+    /// No peer can use or invalidate any more what a queue pair has bound, of type 2B: its life has ended (IBTA 10.6.7.2.4). Regions keep
+    /// such windows until these are bound anew or freed.
     pub(super) fn orphan(&mut self, qpn: u32) {
         for (_, object) in self.objects.values_mut() {
-            if let Object::Window(_, Some(bound)) = object {
-                if bound.qpn == Some(qpn) {
-                    bound.qpn = None;
-                }
+            let Object::Window(Window { bound: Some(bound), .. }) = object else { continue };
+            if bound.qpn == Some(qpn) {
+                bound.qpn = None;
             }
         }
     }
@@ -247,8 +276,8 @@ impl Keys {
     /// Invalidates it.
     pub(super) fn invalidate(&mut self, pd: u32, qpn: u32, key: u32) -> Result<(), LocalCause> {
         self.may_invalidate(pd, qpn, key)?;
-        if let Some((_, Object::Window(_, bound))) = self.objects.get_mut(&index(key)) {
-            *bound = None;
+        if let Some((_, Object::Window(window))) = self.objects.get_mut(&index(key)) {
+            window.bound = None;
         }
         Ok(())
     }

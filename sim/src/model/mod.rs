@@ -97,7 +97,8 @@ pub use memory::{Lent, Memory};
 pub use qp::{QpAttr, QpInit, QpStatus};
 pub use raw::RawFilter;
 pub use types::{
-    AddressVector, Bind, Completion, Error, Instant, RecvWr, Rights, SendWr, Sge, MAX_MESSAGE, MAX_SGES,
+    AddressVector, Bind, Completion, Error, Instant, RecvWr, Rights, SendWr, Sge, WindowType, MAX_MESSAGE,
+    MAX_SGES,
 };
 
 #[cfg(test)]

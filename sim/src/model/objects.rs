@@ -14,7 +14,7 @@ use super::keys::{KeyStatus, RegionAttr};
 use super::qp::{Qp, QpInit};
 use super::raw::RawFilter;
 use super::srq::Srq;
-use super::types::{AddressVector, Error};
+use super::types::{AddressVector, Error, WindowType};
 
 fn add<T>(table: &mut BTreeMap<u32, T>, what: &'static str, number: u32, new: T) -> Result<(), Error> {
     if table.contains_key(&number) {
@@ -39,13 +39,13 @@ impl Engine {
         self.node.keys.register(attr, key, tag)
     }
 
-    /// Makes a window of type 2, not bound. Gives its key; a bind may choose another tag.
+    /// Makes a window, not bound. Gives its key; a bind may choose another tag.
     ///
     /// # Errors
     /// `Exists` when the key's index is in use.
-    pub fn alloc_window(&mut self, pd: u32, key: Option<u32>) -> Result<u32, Error> {
+    pub fn alloc_window(&mut self, pd: u32, kind: WindowType, key: Option<u32>) -> Result<u32, Error> {
         let tag = self.rng.random();
-        self.node.keys.window(pd, key, tag)
+        self.node.keys.window(pd, kind, key, tag)
     }
 
     /// Removes a region or a window.

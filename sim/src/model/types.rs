@@ -69,7 +69,17 @@ pub struct Sge {
     pub len: u32,
 }
 
-/// What a bind asks for (IBTA 11.2.9.1, 10.6.7.2): window type 2, bound by WQE.
+/// Types of memory windows (IBTA 10.6.7.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WindowType {
+    /// Of a protection domain: all its queue pairs serve it, and it is bound again while it is bound.
+    Type1,
+    /// Of the queue pair that bound it.
+    #[default]
+    Type2B,
+}
+
+/// What a bind asks for (IBTA 11.2.9.1, 10.6.7.2), by WQE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bind {
     /// The window's key as it shall be: its index, and a tag of the caller's choice.
@@ -82,6 +92,8 @@ pub struct Bind {
     pub len: u64,
     /// What peers may do. With `ZERO_BASED`, addresses in the window count from 0.
     pub rights: Rights,
+    /// Type of the window; a bind of one of the other type fails.
+    pub kind: WindowType,
 }
 
 /// A send work request. The fields that count follow from the opcode.

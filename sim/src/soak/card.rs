@@ -10,7 +10,7 @@ use ferrowire::{
     ContextOptions, DropReason, HostMemory, HwCounter, InitAttributes, MemoryRegion, MemoryWindow, PageSize,
     Payload, PostRecv, ProtectionDomain, Psn, Qp, QpAttributes, QpInitAttr, QueuePair, RecvWr, RemoteAddress,
     Reset, RtrAttributes, RtsAttributes, SendOp, SendWr, Sge, SharedReceiveQueue, SrqInitAttr,
-    TrafficCounter, WorkKind,
+    TrafficCounter, WindowType, WorkKind,
 };
 use ferrowire_spec::queue::send_wqe::SendOpcode;
 use ferrowire_spec::wire::opcode::Service;
@@ -494,6 +494,7 @@ fn bind(bind: &Bind) -> SendOp {
         address: bind.address,
         bytes: bind.bytes,
         access: some.fold(base, |all, right| all | right),
+        kind: WindowType::Type2B,
     }
 }
 

@@ -168,7 +168,7 @@ impl End for EngineEnd {
     }
 
     fn window(&mut self) -> Result<u32> {
-        let window = self.core.lock().station.alloc_window(PD, None);
+        let window = self.core.lock().station.alloc_window(PD, model::WindowType::Type2B, None);
         window.map_err(|error| anyhow::anyhow!("{error}"))
     }
 
@@ -391,6 +391,7 @@ fn bind(bind: Bind) -> model::Bind {
         addr: bind.address,
         len: bind.bytes,
         rights: some.fold(base, |all, right| all | right),
+        kind: model::WindowType::Type2B,
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use ferrowire_sim::model::{
     AddressVector, Bind, Completion, Config, Engine, QpAttr, QpInit, RecvWr, RegionAttr, Rights, SendWr, Sge,
+    WindowType,
 };
 use ferrowire_sim::replay::compare::{self, Difference, Place};
 use ferrowire_sim::replay::log::Line;
@@ -130,8 +131,15 @@ impl<'a> Run<'a> {
     /// What the responder had done before: the window that a SEND invalidates is bound.
     fn prepare(&mut self) {
         let Some(key) = self.case.work.invalidate_rkey else { return };
-        self.engine.alloc_window(PD, Some(key)).unwrap();
-        let bind = Bind { key, lkey: self.key, addr: self.va, len: 4096, rights: Rights::REMOTE_WRITE };
+        self.engine.alloc_window(PD, WindowType::default(), Some(key)).unwrap();
+        let bind = Bind {
+            key,
+            lkey: self.key,
+            addr: self.va,
+            len: 4096,
+            rights: Rights::REMOTE_WRITE,
+            kind: WindowType::default(),
+        };
         self.engine.post_send(self.qpn, SendWr::bind(0, bind)).unwrap();
         assert_eq!(self.engine.poll_transmit(0), None);
         let done = self.engine.poll_cq(self.cq).unwrap();

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use ferrowire_sim::model::{Bind, Completion, Error, QpAttr, RecvWr, RegionAttr, Rights, SendWr};
+use ferrowire_sim::model::{Bind, Completion, Error, QpAttr, RecvWr, RegionAttr, Rights, SendWr, WindowType};
 use ferrowire_spec::queue::cqe::{CqeOpcode, WcStatus};
 use ferrowire_spec::queue::send_wqe::SendOpcode;
 use ferrowire_spec::QpState;
@@ -288,8 +288,16 @@ impl Flow {
             page: 1,
         };
         let lkey = engine.register(attr, None).unwrap();
-        let key = engine.alloc_window(PD, None).unwrap() & !0xff | rng.random_range(0..256);
-        let bind = Bind { key, lkey, addr: area.va, len: 16, rights: Rights::REMOTE_READ };
+        let key =
+            engine.alloc_window(PD, WindowType::default(), None).unwrap() & !0xff | rng.random_range(0..256);
+        let bind = Bind {
+            key,
+            lkey,
+            addr: area.va,
+            len: 16,
+            rights: Rights::REMOTE_READ,
+            kind: WindowType::default(),
+        };
         let ids = [world.id(), world.id()];
         self.sends.push_back(SendWr::bind(ids[0], bind));
         self.sends.push_back(SendWr::local_inv(ids[1], key));
@@ -435,9 +443,16 @@ fn bind_windows(world: &mut World, owner: &End, target: usize) -> Vec<u32> {
     let mut keys = Vec::new();
     for tag in 0..WINDOWS as u32 {
         let engine = &mut world.network.engines[owner.node];
-        let window = engine.alloc_window(PD, None).unwrap() & !0xff | tag;
+        let window = engine.alloc_window(PD, WindowType::default(), None).unwrap() & !0xff | tag;
         let rights = Rights::REMOTE;
-        let bind = Bind { key: window, lkey: key, addr: va, len: TARGET as u64, rights };
+        let bind = Bind {
+            key: window,
+            lkey: key,
+            addr: va,
+            len: TARGET as u64,
+            rights,
+            kind: WindowType::default(),
+        };
         engine.post_send(owner.qpn, SendWr::bind(0, bind).unsignaled()).unwrap();
         keys.push(window);
     }

@@ -208,6 +208,11 @@ fn windows_of_both_types_are_bound_and_invalidated() {
 }
 
 #[test]
+fn a_window_of_type_1_is_bound_by_either_queue_pair_of_its_domain_while_the_peer_writes() {
+    run("shared_window");
+}
+
+#[test]
 fn what_is_wrong_has_the_error_number_of_the_manual_page_and_a_reason_in_the_log() {
     let log = run("errors");
     for reason in [

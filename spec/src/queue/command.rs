@@ -40,7 +40,7 @@ crate::table::codes! {
     CreateAh = 0x0f, "CREATE_AH";
     /// Remove an address handle; who still sends to it sends to the next of that number. Object: its number.
     DestroyAh = 0x10, "DESTROY_AH";
-    /// Make a memory window, not bound. Object: key.
+    /// Make a memory window of type 1 or 2B, not bound. Object: key.
     AllocMw = 0x11, "ALLOC_MW";
     /// Remove a memory window, bound or not. Object: key, whose tag is not looked at, for binds change it.
     FreeMw = 0x12, "FREE_MW";
@@ -563,8 +563,11 @@ crate::table::layout! {
     OBJECT object: u32 @ 32, 32, RW;
     /// Protection domain.
     PD pd: u32 @ 64, 24, RW;
+    /// The window is of type 1: all queue pairs of its protection domain serve its key. Otherwise it is of type 2B, and only the queue
+    /// pair that bound it does.
+    TYPE_1 type_1: bool @ 88, 1, RW, "IBTA 10.6.7.2";
     /// Reserved.
-    RSVD0 rsvd0: u64 @ 88, 40, RSVD;
+    RSVD0 rsvd0: u64 @ 89, 39, RSVD;
     /// Reserved.
     RSVD1 rsvd1: u64 @ 128, 64, RSVD;
     /// Reserved.

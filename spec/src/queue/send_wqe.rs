@@ -219,8 +219,11 @@ crate::table::layout! {
     MR_KEY mr_key: u32 @ 128, 32, RW;
     /// Rights, bits of [`crate::queue::Access`].
     ACCESS access: u8 @ 160, 8, RW;
+    /// The window is of type 1, which may be bound already: the bind takes back what the window gave. A bind of a window of the other
+    /// type fails.
+    TYPE_1 type_1: bool @ 168, 1, RW;
     /// Reserved.
-    RSVD0 rsvd0: u32 @ 168, 24, RSVD;
+    RSVD0 rsvd0: u32 @ 169, 23, RSVD;
     /// Bytes of the window; 0 unbinds.
     LENGTH length: u64 @ 192, 64, RW;
     /// Reserved.

@@ -1243,6 +1243,100 @@ static void windows(struct side *s)
 	tear_down(s);
 }
 
+static void put(struct side *s, ibv_qp *qp, int offset, uint32_t key, ibv_wc *wc)
+{
+	ibv_sge sge = piece(s, 0, 100);
+	ibv_send_wr wr = request(1, IBV_WR_RDMA_WRITE, &sge, 1);
+
+	wr.wr.rdma = (ibv_send_wr_rdma){ s->theirs.address + offset, key };
+	post(qp, &wr);
+	*wc = one(s->cq);
+}
+
+/* A window of type 1 belongs to its domain: either of two queue pairs binds it, also while the peer writes, and serves its key. */
+static void shared_window(struct side *s)
+{
+	ibv_qp *qp[2];
+	ibv_mw *mw;
+	ibv_wc wc;
+	uint32_t keys[3];
+
+	set_up(s, 64);
+	for (int i = 0; i < 2; i++)
+		qp[i] = connected(s, IBV_QPT_RC, NULL);
+	fill(s->memory, 100, 9);
+	if (s->server) {
+		ibv_mw_bind bind = { .wr_id = 1, .send_flags = IBV_SEND_SIGNALED, .bind_info = { .mr = s->mr,
+			.addr = s->mine.address + 4096, .length = 1024, .mw_access_flags = IBV_ACCESS_REMOTE_WRITE } };
+		unsigned char then[1024];
+
+		memset(s->memory + 4096, 0, 8192);
+		CHECK(mw = ops(s->pd).alloc_mw(s->pd, IBV_MW_TYPE_1));
+		keys[0] = mw->rkey;
+		ZERO(ops(qp[1]).bind_mw(qp[1], mw, &bind));
+		/* The call makes the key, and the library needs no other window for it. */
+		CHECK(mw->rkey != keys[0] && mw->rkey >> 8 == keys[0] >> 8);
+		wc = one(s->cq);
+		good(&wc, 1, IBV_WC_BIND_MW);
+		tell(s, &mw->rkey, sizeof(mw->rkey));
+		meet(s);
+		same(s->memory + 4096, 100, 9);
+		same(s->memory + 4096 + 200, 100, 9);
+		/* The peer writes by queue pair 1 until that is refused. */
+		meet(s);
+		bind.wr_id = 2;
+		bind.bind_info.addr = s->mine.address + 8192;
+		ZERO(ops(qp[0]).bind_mw(qp[0], mw, &bind));
+		wc = one(s->cq);
+		good(&wc, 2, IBV_WC_BIND_MW);
+		memcpy(then, s->memory + 4096, sizeof(then));
+		tell(s, &mw->rkey, sizeof(mw->rkey));
+		meet(s);
+		CHECK(!memcmp(then, s->memory + 4096, sizeof(then)));
+		same(s->memory + 8192, 100, 9);
+		IS(ibv_dereg_mr(s->mr), EBUSY);
+		/* Nothing is bound any more. */
+		bind.wr_id = 3;
+		bind.bind_info.length = 0;
+		keys[0] = mw->rkey;
+		ZERO(ops(qp[0]).bind_mw(qp[0], mw, &bind));
+		CHECK(mw->rkey != keys[0]);
+		wc = one(s->cq);
+		good(&wc, 3, IBV_WC_BIND_MW);
+		tell(s, &mw->rkey, sizeof(mw->rkey));
+		meet(s);
+		ZERO(ops(mw).dealloc_mw(mw));
+	} else {
+		time_t end = time(NULL) + PATIENCE;
+
+		hear(s, &keys[0], sizeof(keys[0]));
+		for (int i = 0; i < 2; i++) {
+			put(s, qp[i], 4096 + 200 * i, keys[0], &wc);
+			good(&wc, 1, IBV_WC_RDMA_WRITE);
+		}
+		meet(s);
+		meet(s);
+		for (int i = 0; wc.status == IBV_WC_SUCCESS; i++) {
+			fill(s->memory, 100, i);
+			put(s, qp[1], 4096 + 400, keys[0], &wc);
+			CHECK(time(NULL) < end);
+		}
+		CHECK(wc.status == IBV_WC_REM_ACCESS_ERR);
+		fill(s->memory, 100, 9);
+		hear(s, &keys[1], sizeof(keys[1]));
+		put(s, qp[0], 8192, keys[1], &wc);
+		good(&wc, 1, IBV_WC_RDMA_WRITE);
+		meet(s);
+		hear(s, &keys[2], sizeof(keys[2]));
+		put(s, qp[0], 8192, keys[2], &wc);
+		CHECK(wc.status == IBV_WC_REM_ACCESS_ERR);
+		meet(s);
+	}
+	for (int i = 0; i < 2; i++)
+		ZERO(ibv_destroy_qp(qp[i]));
+	tear_down(s);
+}
+
 /* What is wrong has the error numbers that the manual pages name. */
 static void errors(struct side *s)
 {
@@ -2184,7 +2278,7 @@ static const struct {
 	void (*run)(struct side *);
 } cases[] = {
 	{ "rc", rc }, { "uc", uc }, { "ud", ud }, { "srq", srq }, { "events", events }, { "moderation", moderation }, { "acks", acks },
-	{ "extended", extended }, { "memory", memory }, { "windows", windows }, { "errors", errors },
+	{ "extended", extended }, { "memory", memory }, { "windows", windows }, { "shared_window", shared_window }, { "errors", errors },
 	{ "forks", forks }, { "orphans", orphans }, { "threads", threads }, { "shared", shared }, { "busy", busy },
 	{ "gone", gone }, { "raw", raw }, { "rc-ip", rc_ip }, { "ud-ip", ud_ip },
 	{ "contexts", contexts }, { "resizes", resizes },

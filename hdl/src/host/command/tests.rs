@@ -205,7 +205,7 @@ impl Bench {
     fn step(&mut self) {
         if self.sim.get("keys_enable") == 1 {
             let fields = ["index", "entry_valid", "entry_tag", "entry_pd", "entry_access", "entry_page_size"];
-            let more = ["entry_va", "entry_length", "entry_first_entry"];
+            let more = ["entry_va", "entry_length", "entry_first_entry", "entry_window", "entry_type_1"];
             let all = fields.iter().chain(&more);
             self.keys.push(all.map(|f| (*f, self.sim.get(&format!("keys_{f}")))).collect());
         }
@@ -951,8 +951,12 @@ fn a_window_is_made_and_removed_whatever_its_tag_and_a_region_with_windows_stays
         bench.refused(&window(0x77, 7), Status::BadObject, Attribute::Object);
         bench.forget();
         bench.ok(&window(0x677, 7));
-        let fields = ["index", "entry_valid", "entry_tag", "entry_pd"].map(|f| bench.keys[0][f]);
-        assert_eq!(fields, [6, 1, 0x77, 7]);
+        let all = ["index", "entry_valid", "entry_tag", "entry_pd", "entry_window", "entry_type_1"];
+        assert_eq!(all.map(|f| bench.keys[0][f]), [6, 1, 0x77, 7, 1, 0]);
+        let of_type_1 = AllocMw { object: 0x933, pd: 7, type_1: true, ..AllocMw::default() };
+        bench.ok(&of_type_1.to_bytes().unwrap());
+        assert_eq!(all.map(|f| bench.keys[1][f]), [9, 1, 0x33, 7, 1, 1]);
+        bench.ok(&simple(Op::FreeMw, 0x933));
         bench.refused(&window(0x678, 7), Status::BadObject, Attribute::Object);
         bench.refused(&simple(Op::DeregMr, 0x677), Status::BadObject, Attribute::Object);
         bench.refused(&simple(Op::FreePd, 7), Status::Busy, Attribute::Object);

@@ -30,6 +30,8 @@ struct Key {
     base: u64,
     /// Of a window: whether it is bound, by which QP, or by one that is [`GONE`], to which region.
     window: Option<Option<(u64, usize)>>,
+    /// It is a window of type 1.
+    type_1: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,11 +64,15 @@ fn operate_on(keys: &mut [Option<Key>], w: &Work) -> Result<(), LocalCause> {
     let tag = w.key & 0xff;
     let bound = key.window.flatten();
     match w.kind {
-        OperationKind::Bind => {
+        OperationKind::Bind | OperationKind::Rebind => {
             let Some(window) = key.window else { return Err(LocalCause::KeyAccess) };
+            if key.type_1 != (w.kind == OperationKind::Rebind) {
+                return Err(LocalCause::KeyAccess);
+            }
             let unbinds = w.length == 0;
-            // What a QP has left bound is as if it were not.
-            if window.is_some_and(|(qp, _)| qp != GONE && (!unbinds || qp != w.qp)) {
+            // What a QP has left bound is as if it were not, and one of type 1 may be bound.
+            let held = |(qp, _)| qp != GONE && (!unbinds || qp != w.qp);
+            if !key.type_1 && window.is_some_and(held) {
                 return Err(LocalCause::KeyAccess);
             }
             if unbinds {
@@ -113,7 +119,7 @@ fn operate_on(keys: &mut [Option<Key>], w: &Work) -> Result<(), LocalCause> {
             if key.window.is_some() && key.pd != domain(w.qp) {
                 return Err(LocalCause::KeyPd);
             }
-            if bound.is_none_or(|(qp, _)| qp != w.qp) {
+            if key.type_1 || bound.is_none_or(|(qp, _)| qp != w.qp) {
                 return Err(LocalCause::KeyAccess);
             }
             keys[at] = Some(Key { window: Some(None), ..key });
@@ -143,7 +149,9 @@ fn look_up(keys: &[Option<Key>], q: &Question) -> Result<u64, LocalCause> {
         return Err(LocalCause::KeyTag);
     }
     let remote = q.access & (REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC) != 0;
-    if key.window.is_some_and(|bound| !remote || bound.is_none_or(|(qp, _)| qp != q.qp)) {
+    // One of type 1 serves all QPs of its domain.
+    let serves = |(qp, _)| key.type_1 || qp == q.qp;
+    if key.window.is_some_and(|bound| !remote || !bound.is_some_and(serves)) {
         return Err(LocalCause::KeyAccess);
     }
     if key.pd != domain(q.qp) {
@@ -170,8 +178,11 @@ struct Bench {
     asked: VecDeque<Result<u64, LocalCause>>,
     done: usize,
     bound: usize,
-    /// Of these, how many had been left bound by a QP.
+    /// Of these, how many had been left bound by a QP, and how many of type 1 were bound.
     inherited: usize,
+    rebound: usize,
+    /// Lookups that a window of type 1 grants to another QP than the one that bound it.
+    shared: usize,
     answered: usize,
 }
 
@@ -228,6 +239,8 @@ impl Bench {
             done: 0,
             bound: 0,
             inherited: 0,
+            rebound: 0,
+            shared: 0,
             answered: 0,
         };
         for qp in 0..QPS {
@@ -246,8 +259,10 @@ impl Bench {
         for client in 0..3 {
             if self.sim.get(&format!("done{client}_valid")) == 1 {
                 let work = self.under_way[client].pop_front().expect("nobody asked");
-                let left = |k: &Key| k.window.flatten().is_some_and(|(qp, _)| qp == GONE);
-                let left = find(&self.keys, work.key).is_ok_and(|(_, key)| left(&key));
+                let before = find(&self.keys, work.key).ok().map(|(_, key)| key);
+                let held = before.and_then(|key| Some((key, key.window.flatten()?)));
+                let left = held.is_some_and(|(key, (qp, _))| qp == GONE && !key.type_1);
+                let held = held.is_some_and(|(key, _)| key.type_1);
                 let expected = operate_on(&mut self.keys, &work);
                 let ok = self.sim.get(&format!("done{client}_ok")) == 1;
                 let cause =
@@ -255,9 +270,11 @@ impl Bench {
                 let got = if ok { Ok(()) } else { Err(cause) };
                 assert_eq!(got, expected, "seed {}: {work:x?}", self.random.seed);
                 self.done += 1;
-                let bound = ok && work.kind == OperationKind::Bind && work.length > 0;
+                let bound = ok && matches!(work.kind, OperationKind::Bind | OperationKind::Rebind);
+                let bound = bound && work.length > 0;
                 self.bound += usize::from(bound);
                 self.inherited += usize::from(bound && left);
+                self.rebound += usize::from(bound && held);
             }
         }
         if self.sim.get("answer_valid") == 1 {
@@ -282,6 +299,7 @@ impl Bench {
                 ("length", k.length),
                 ("first_entry", first_entry),
                 ("window", k.window.is_some().into()),
+                ("type_1", k.type_1.into()),
                 ("link", 0),
             ],
             None => vec![("valid", 0)],
@@ -321,6 +339,7 @@ impl Bench {
                 length,
                 base: (pages << 12) + within,
                 window: None,
+                type_1: false,
             };
             self.write(i, Some(key), 16 * i as u64);
         }
@@ -332,7 +351,18 @@ impl Bench {
     fn window(&mut self, i: usize) {
         let tag = self.random.rng.random_range(0..256);
         let pd = 10 + (i as u64 & 1);
-        let bare = Key { tag, pd, access: 0, page_shift: 12, va: 0, length: 0, base: 0, window: Some(None) };
+        // Of each type two in each domain.
+        let bare = Key {
+            tag,
+            pd,
+            access: 0,
+            page_shift: 12,
+            va: 0,
+            length: 0,
+            base: 0,
+            window: Some(None),
+            type_1: i & 2 != 0,
+        };
         self.write(i, Some(bare), 0);
     }
 
@@ -364,10 +394,15 @@ impl Bench {
         let bind = self.random.chance(0.5);
         let key =
             if bind { self.some_key(8..16) & !0xff | (0x40 + offset % 7) } else { self.some_key(7..16) };
-        let kind = if bind { OperationKind::Bind } else { OperationKind::Invalidate };
         let qp = self.random.rng.random_range(0..QPS);
         // Mostly what might be allowed.
         let owner = self.keys.get((key >> 8) as usize).copied().flatten();
+        let right_type = !self.random.chance(0.05);
+        let kind = match (bind, owner.is_some_and(|k| k.type_1) == right_type) {
+            (false, _) => OperationKind::Invalidate,
+            (true, true) => OperationKind::Rebind,
+            (true, false) => OperationKind::Bind,
+        };
         let owner = owner.and_then(|k| {
             let binder = k.window.flatten().map(|b| b.0).filter(|&qp| qp != GONE);
             binder.or(Some(2 * (k.pd - 10)))
@@ -398,7 +433,8 @@ impl Bench {
         let wanted = [0, LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC];
         let access = wanted[self.random.rng.random_range(0..wanted.len())];
         let owner = found.and_then(|k| k.window.flatten().map(|b| b.0).or(Some(2 * (k.pd - 10))));
-        let qp = owner.filter(|&qp| qp != GONE && self.random.chance(0.8)).unwrap_or(0);
+        let any = self.random.rng.random_range(0..QPS);
+        let qp = owner.filter(|&qp| qp != GONE && self.random.chance(0.7)).unwrap_or(any);
         let beyond = u64::from(self.random.chance(0.1));
         let length = self.random.rng.random_range(0..=most) + beyond * most;
         let question = Question { key, qp, access, va: va.wrapping_add(offset), length };
@@ -411,7 +447,10 @@ impl Bench {
             ("length", question.length.into()),
         ]);
         // It is answered for the keys as they are now: nothing is under way.
-        self.asked.push_back(look_up(&self.keys, &question));
+        let answer = look_up(&self.keys, &question);
+        let others = found.is_some_and(|k| k.type_1 && k.window.flatten().is_some_and(|b| b.0 != qp));
+        self.shared += usize::from(answer.is_ok() && others);
+        self.asked.push_back(answer);
     }
 
     /// A QP changes its state; in RESET its life ends, and nobody can use what it has bound.
@@ -478,11 +517,13 @@ fn operations_and_lookups_give_what_one_after_the_other_gives() {
             }
         }
         println!(
-            "{} operations, {} lookups, {} windows bound, {} of them anew",
-            b.done, b.answered, b.bound, b.inherited
+            "{} operations, {} lookups, {} windows bound, {} of them anew, {} bound already; {} lookups by others",
+            b.done, b.answered, b.bound, b.inherited, b.rebound, b.shared
         );
         assert!(b.bound > 20, "seed {seed}: {} windows bound", b.bound);
         assert!(b.inherited > 3, "seed {seed}: {} windows bound that a QP had left bound", b.inherited);
+        assert!(b.rebound > 1, "seed {seed}: {} windows bound that were bound", b.rebound);
+        assert!(b.shared > 10, "seed {seed}: {} lookups by QPs that had not bound the window", b.shared);
     }
 }
 
@@ -601,6 +642,76 @@ fn a_bind_of_a_window_that_a_queue_pair_left_bound_takes_12_cycles_more_and_move
         b.drain();
     }
     assert!(b.keys[3].is_none() && b.keys[5].is_some());
+}
+
+/// The peer writes by the old key, and by the new one, in every cycle of a bind of a window that is bound: each is granted where it is in
+/// force, never both, and the old one not any more when the bind has ended.
+#[test]
+fn a_bind_of_a_bound_window_of_type_1_ends_the_old_key_and_begins_the_new_one() {
+    for asks_new in [false, true] {
+        let mut b = Bench::new(8);
+        b.populate();
+        let region = b.keys[3].unwrap();
+        let bind = |tag: u64, offset: u64, qp: u64| Work {
+            kind: OperationKind::Rebind,
+            qp,
+            key: 0xb00 | tag,
+            region: 3 << 8 | region.tag,
+            va: region.va + offset,
+            length: 200,
+            access: REMOTE_WRITE,
+        };
+        b.ask_for(0, bind(0x21, 100, 2));
+        b.drain();
+        assert_eq!((b.bound, b.keys[11].unwrap().window), (1, Some(Some((2, 3)))));
+        // By another QP of the domain.
+        b.ask_for(0, bind(0x22, 150, 3));
+        let key = if asks_new { 0xb22 } else { 0xb21 };
+        let question = [
+            ("key", key),
+            ("pd", 11),
+            ("qpn", 2),
+            ("access", u128::from(REMOTE_WRITE)),
+            ("va", u128::from(region.va + 200)),
+            ("length", 8),
+        ];
+        let mut answers = Vec::new();
+        (0..80).for_each(|_| b.sources[3].push_values(&question));
+        let (mut ended, mut cycle) = (None, 0);
+        while answers.len() < 80 {
+            step(&mut b.sim, &mut b.sources, &mut b.sinks, &mut b.random, 0.0);
+            if b.sim.get("answer_valid") == 1 {
+                answers.push((cycle, b.sim.get("answer_ok") == 1));
+                assert!(!answers.last().unwrap().1 || b.sim.get("answer_address") == region.base + 200);
+            }
+            if b.sim.get("done0_valid") == 1 {
+                assert_eq!(b.sim.get("done0_ok"), 1);
+                ended = Some(cycle);
+            }
+            cycle += 1;
+            assert!(cycle < 200, "lookups wait for ever");
+        }
+        let ended = ended.expect("the bind ends");
+        let turn = answers.iter().position(|(_, ok)| *ok == asks_new).expect("the key's state changes");
+        assert!(turn > 0 && answers[turn..].iter().all(|(_, ok)| *ok == asks_new), "{answers:?}");
+        // A lookup is answered 4 cycles after its entry was read.
+        assert!(answers[turn].0 <= ended + 4, "{ended}: {answers:?}");
+        // The region counts one window.
+        b.keys[11] = Some(Key { tag: 0x22, window: Some(Some((3, 3))), ..b.keys[11].unwrap() });
+        b.under_way[0].clear();
+        let remove = |b: &mut Bench, key: u64| {
+            let zero =
+                Work { kind: OperationKind::Remove, qp: 0, key, region: 0, va: 0, length: 0, access: 0 };
+            b.ask_for(2, zero);
+            b.drain();
+        };
+        remove(&mut b, 0x300);
+        assert!(b.keys[3].is_some(), "a window is bound to it");
+        b.ask_for(1, Work { length: 0, ..bind(0x23, 0, 2) });
+        b.drain();
+        remove(&mut b, 0x300);
+        assert!(b.keys[3].is_none());
+    }
 }
 
 #[test]

@@ -290,6 +290,8 @@ impl Bench {
         let rng = &mut self.random.rng;
         (wqe.unit.opcode, wqe.unit.num_sge, wqe.unit.inline) = (rng.random_range(8..10), 0, false);
         wqe.total = 0;
+        // Of a bind, its bytes, and whether the window is of type 1.
+        (wqe.unit.compare_add, wqe.unit.rsvd0) = (rng.random_range(0..3), rng.random());
         wqe
     }
 

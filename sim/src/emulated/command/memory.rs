@@ -9,7 +9,7 @@ use super::super::card::Card;
 use super::super::host::Pages;
 use super::super::limits;
 use super::{need, object, refusal, Refusal};
-use crate::model::{self, RegionAttr, Rights};
+use crate::model::{self, RegionAttr, Rights, WindowType};
 
 /// Bytes of a page list that are read at once.
 const PIECE: usize = 4096;
@@ -135,7 +135,8 @@ impl Card {
         self.new_key(command.object)?;
         self.need_pd(command.pd)?;
         let taken = |_| refusal(Status::BadObject, Attribute::Object);
-        self.engine.alloc_window(command.pd, Some(command.object)).map(|_| ()).map_err(taken)
+        let kind = if command.type_1 { WindowType::Type1 } else { WindowType::Type2B };
+        self.engine.alloc_window(command.pd, kind, Some(command.object)).map(|_| ()).map_err(taken)
     }
 
     pub(super) fn free_mw(&mut self, key: u32) -> Result<(), Refusal> {

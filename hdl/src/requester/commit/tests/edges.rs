@@ -410,6 +410,24 @@ fn a_bar_of_the_life_before_does_not_bar_the_next() {
     }
 }
 
+/// The type of a window is in its WQE, and the owner of the keys compares it with the window's.
+#[test]
+fn a_bind_is_asked_for_as_one_of_the_window_s_type() {
+    for (access, kind) in [(0x0e, OperationKind::Bind), (0x10e, OperationKind::Rebind)] {
+        let mut bench = Bench::new(81, 64);
+        bench.stall = 0.0;
+        bench.message(&[("qp", 3), ("wqe_opcode", SendOpcode::BindMw.code().into())]);
+        bench.sim.set("operands_valid", 1);
+        bench.sim.set("operands_swap", access);
+        bench.sim.set("operands_compare", 77);
+        for _ in 0..50 {
+            bench.step();
+        }
+        let asked = ["valid", "kind", "access", "length"].map(|f| bench.sim.get(&format!("operation_{f}")));
+        assert_eq!(asked, [1, kind.code().into(), 0x0e, 77]);
+    }
+}
+
 /// A window that is taken back is gone when its owner says so, and nobody behind waits for what is under way by it.
 #[test]
 fn what_takes_a_window_back_is_told_with_its_end_and_holds_up_nobody() {

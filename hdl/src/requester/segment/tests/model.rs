@@ -63,12 +63,14 @@ impl Posted {
         self.fault.is_none() && codes.contains(&self.unit.opcode)
     }
 
-    /// It takes a window back: an invalidation, or a bind of nothing. The bytes of a bind stand where an atomic has its operand.
+    /// It takes a window back: an invalidation, a bind of nothing, or one of a window of type 1. In a bind's place for its type and its
+    /// bytes an atomic has other fields.
     pub fn withdraws(&self) -> bool {
         let mut bytes = [0; 64];
         self.unit.emit(&mut bytes).expect("a WQE");
-        let bytes = bytes[24..32].iter().all(|byte| *byte == 0);
-        self.is_local() && (self.unit.opcode == SendOpcode::LocalInv.code() || bytes)
+        let nothing = bytes[24..32].iter().all(|byte| *byte == 0);
+        let of_type_1 = bytes[21] & 1 == 1;
+        self.is_local() && (self.unit.opcode == SendOpcode::LocalInv.code() || nothing || of_type_1)
     }
 
     /// A broken one takes one PSN, a bind or an invalidation none.

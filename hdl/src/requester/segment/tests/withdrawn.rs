@@ -38,8 +38,12 @@ impl Waits {
     }
 
     fn bind(&mut self, length: u64) {
+        self.bind_of(length, false);
+    }
+
+    fn bind_of(&mut self, length: u64, type_1: bool) {
         let mut bytes = [0; 64];
-        SendWqeBind { length, opcode: SendOpcode::BindMw.code(), ..SendWqeBind::default() }
+        SendWqeBind { length, type_1, opcode: SendOpcode::BindMw.code(), ..SendWqeBind::default() }
             .emit(&mut bytes)
             .unwrap();
         self.push(&bytes, 0, self.index);
@@ -104,6 +108,22 @@ fn behind_what_takes_a_window_back_only_others_of_the_kind_are_begun_until_it_is
         waits.tell(n, false);
         assert_eq!(waits.sent(10), [(index + 1, false)]);
     }
+}
+
+/// A window of type 1 may be bound when it is bound (IBTA volume 1, 10.6.7.2.1).
+#[test]
+fn behind_a_bind_of_a_window_of_type_1_nothing_is_begun_until_its_old_binding_is_over() {
+    let mut waits = Waits::new(5);
+    waits.bind_of(64, true);
+    waits.bind_of(0, true);
+    waits.send();
+    assert_eq!(waits.sent(200), [(0, true), (1, true)]);
+    for (count, open) in [(1, true), (1, false), (2, true)] {
+        waits.tell(count, open);
+        assert_eq!(waits.sent(100), []);
+    }
+    waits.tell(2, false);
+    assert_eq!(waits.sent(8), [(2, false)]);
 }
 
 #[test]
