@@ -149,6 +149,13 @@ impl Completion {
     pub fn src_qpn(&self) -> Option<u32> {
         (field!(self.words, GRH) == 1).then_some(field!(self.words, SRC_QPN) as u32)
     }
+
+    /// Of a datagram received, whether its packet was of IPv4, so that the IPv4 header is in bytes 20 to 39 of the buffer; otherwise bytes
+    /// 0 to 39 are the IPv6 header (IBTA A17.4.5.1). `None`: it was none.
+    #[inline]
+    pub fn is_ipv4(&self) -> Option<bool> {
+        (field!(self.words, GRH) == 1).then_some(field!(self.words, IPV4) == 1)
+    }
 }
 
 impl fmt::Debug for Completion {
@@ -221,6 +228,9 @@ mod tests {
         assert_eq!((done.solicited(), done.src_qpn(), done.cause()), (true, Some(0x5a5a), None));
         assert_eq!(done.opcode(), CqeOpcode::RecvImm);
         assert!(!done.is_bare());
+        assert_eq!(done.is_ipv4(), Some(false));
+        let of = |grh, ipv4| Completion::of_entry(7, &Cqe { grh, ipv4, ..entry }).unwrap().is_ipv4();
+        assert_eq!([of(true, true), of(false, true)], [Some(true), None]);
         for (imm_valid, invalidated, grh) in
             [(true, false, false), (false, true, false), (false, false, true), (false, false, false)]
         {

@@ -734,7 +734,8 @@ pub struct Completion {
     pub invalidated: Sig,
     /// The peer asked for an event.
     pub solicited: Sig,
-    /// A datagram has come, behind a GRH: `byte_len` has the source QP's low 16 bits in its upper half, `syndrome` the others.
+    /// A datagram has come, after a GRH: `byte_len` has the source QP's low 16 bits in its upper half, `syndrome` the others. Bit 15 of
+    /// `byte_len` says whether its packet was of IPv4.
     pub datagram: Sig,
     /// Not a completion: everything before it is to be written before the end of the QP's life is told; with `solicited`, before it
     /// is told that the QP, in error, has none left of a shared receive queue; of a send queue, that what was in progress in SQD is

@@ -307,7 +307,8 @@ struct Said {
     opcode: u8,
     bytes: u32,
     imm: Option<u32>,
-    source: Option<u32>,
+    /// Of a datagram, the queue pair that sent it, and whether its packet was of IPv4.
+    source: Option<(u32, bool)>,
     solicited: bool,
 }
 
@@ -317,7 +318,7 @@ fn of_card(done: &Completion) -> Done {
         opcode,
         bytes: done.byte_len(),
         imm: done.imm(),
-        source: done.src_qpn(),
+        source: done.src_qpn().zip(done.is_ipv4()),
         solicited: done.solicited(),
     };
     let status = done.status().known().unwrap();
@@ -325,7 +326,7 @@ fn of_card(done: &Completion) -> Done {
 }
 
 fn of_model(done: &model::Completion) -> Done {
-    let source = done.grh.then_some(done.src_qpn);
+    let source = done.grh.then_some((done.src_qpn, done.ipv4));
     let said = Said {
         opcode: done.opcode.code(),
         bytes: done.byte_len,

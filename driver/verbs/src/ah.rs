@@ -3,7 +3,6 @@
 
 use core::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use ferrowire::AddressHandle;
 use ferrowire_cards::gids;
@@ -11,6 +10,7 @@ use rustix::io::Errno;
 
 use crate::abi::*;
 use crate::context::Context;
+use crate::cq::{PACKET_IPV4, PACKET_IPV6};
 use crate::failure::{number, pointer, report, signed, Failure, Result};
 use crate::modify::address_vector;
 use crate::pd::Pd;
@@ -27,32 +27,10 @@ pub struct Ah {
 
 object!(Ah, ibv_ah);
 
-/// What the completion of a received datagram says of its packet, in `sl`. IBTA A17.4.5.1 wants it to say whether it was of IPv4 or IPv6; verbs have no
-/// member for it. Devices of mlx5 have it in `sl`, and UCX 1.13 looks there for where the destination is in the 40 bytes before the datagram:
-/// in bits 2 to 0, 1 is IPv6 and 2 is IPv4; bit 3 says that there was a UDP header.
-///
-/// The card's completions do not say it. So it is taken from the addresses of this process, of which all that talk to each other have one family:
-/// that of the newest address handle, and before the first one IPv4 if the card has such an address.
-static PACKETS: AtomicU8 = AtomicU8::new(IPV6);
-
-const IPV6: u8 = 8 | 1;
-const IPV4: u8 = 8 | 2;
-
-/// The packets of datagrams are of this family from now on.
-pub fn set_packets(ipv4: bool) {
-    PACKETS.store(if ipv4 { IPV4 } else { IPV6 }, Ordering::Relaxed);
-}
-
-/// What the completion of a datagram has in `sl`.
-pub fn packets() -> u8 {
-    PACKETS.load(Ordering::Relaxed)
-}
-
 fn create(pd: &Pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah> {
     let card = pd.context().card()?;
     let vector = address_vector(card, attr)?;
     let handle = pd.domain().create_ah(&vector)?;
-    set_packets(vector.dst_ip.is_ipv4());
     let base = ibv_ah { context: pd.context_pointer(), pd: pd.pointer(), handle: handle.number() };
     pd.users.add();
     Ok(Box::new(Ah { base: Raw::new(base), handle }).give())
@@ -78,8 +56,18 @@ struct Received {
     hop_limit: u8,
 }
 
+/// Whether a datagram's packet was of IPv4: what its completion says, or the header where the program made the completion itself, without
+/// the member that says it. The 20 bytes before an IPv4 header are zeros.
+fn is_ipv4(sl: u8, header: &[u8; 40]) -> bool {
+    match sl {
+        PACKET_IPV4 => true,
+        PACKET_IPV6 => false,
+        _ => header[0] >> 4 != 6,
+    }
+}
+
 impl Received {
-    fn parse(bytes: &[u8; 40]) -> Option<Self> {
+    fn parse(bytes: &[u8; 40], ipv4: bool) -> Option<Self> {
         let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let v4 = |at: usize| IpAddr::from(Ipv4Addr::from(word(at)));
         let v6 = |at: usize| {
@@ -87,9 +75,9 @@ impl Received {
             octets.copy_from_slice(&bytes[at..at + 16]);
             IpAddr::from(Ipv6Addr::from(octets))
         };
-        if bytes[0] >> 4 == 6 {
+        if !ipv4 {
             let first = word(0);
-            return Some(Self {
+            return (bytes[0] >> 4 == 6).then(|| Self {
                 source: v6(8),
                 destination: v6(24),
                 traffic_class: (first >> 20) as u8,
@@ -113,8 +101,8 @@ fn back(context: &Context, port_num: u8, wc: &ibv_wc, header: &[u8; 40]) -> Resu
     if wc.wc_flags & IBV_WC_GRH == 0 {
         return Err(Failure::invalid("the completion is of no datagram: wc_flags lacks IBV_WC_GRH"));
     }
-    let came =
-        Received::parse(header).ok_or(Failure::invalid("grh holds neither an IPv6 nor an IPv4 header"))?;
+    let came = Received::parse(header, is_ipv4(wc.sl, header))
+        .ok_or(Failure::invalid("grh does not hold the IP header of the packet"))?;
     let own = gids::as_v6(came.destination);
     let index = context.gids()?.iter().position(|gid| *gid == own).ok_or_else(|| {
         Failure::text(Errno::INVAL, format!("{} is no address of the port", came.destination))
@@ -128,7 +116,7 @@ fn back(context: &Context, port_num: u8, wc: &ibv_wc, header: &[u8; 40]) -> Resu
             hop_limit: 0xff,
             traffic_class: came.traffic_class,
         },
-        // That of the completion is no service level.
+        // What the completion has there is no service level.
         sl: 0,
         is_global: 1,
         port_num,
@@ -238,16 +226,23 @@ mod tests {
     fn the_header_before_a_datagram_is_of_either_family() {
         let mut v4 = [0; 40];
         v4[20..].copy_from_slice(&[0x45, 0x08, 0, 100, 0, 0, 0, 0, 63, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-        let came = Received::parse(&v4).unwrap();
+        let came = Received::parse(&v4, true).unwrap();
         assert_eq!((came.source, came.destination), ([10, 0, 0, 1].into(), [10, 0, 0, 2].into()));
         assert_eq!((came.traffic_class, came.hop_limit, came.flow_label), (8, 63, 0));
         let mut v6 = [0; 40];
         v6[..8].copy_from_slice(&[0x6a, 0xb1, 0x23, 0x45, 0, 100, 17, 64]);
         v6[23] = 1;
         v6[39] = 2;
-        let came = Received::parse(&v6).unwrap();
+        let came = Received::parse(&v6, false).unwrap();
         assert_eq!((came.source, came.destination), ("::1".parse().unwrap(), "::2".parse().unwrap()));
         assert_eq!((came.traffic_class, came.hop_limit, came.flow_label), (0xab, 64, 0x12345));
-        assert_eq!(Received::parse(&[0; 40]), None);
+        for ipv4 in [true, false] {
+            assert_eq!(Received::parse(&[0; 40], ipv4), None);
+        }
+        assert_eq!((Received::parse(&v4, false), Received::parse(&v6, true)), (None, None));
+        // The completion decides, whatever looks like a version in the 20 bytes before an IPv4 header.
+        v4[0] = 0x60;
+        assert!(is_ipv4(PACKET_IPV4, &v4) && !is_ipv4(PACKET_IPV6, &v4));
+        assert!(!is_ipv4(0, &v6) && is_ipv4(0, &[0; 40]));
     }
 }

@@ -11,7 +11,6 @@ use std::time::Duration;
 use ferrowire::{Bus, Capabilities, EventQueue, PortStatus};
 use ferrowire_cards::{gids, Place};
 
-use crate::ah;
 use crate::cm::Manager;
 use crate::context::Context;
 use crate::cq::Cq;
@@ -123,7 +122,6 @@ impl Card {
         if added.is_empty() {
             say!("{place}: the card has no address: give it one with --ip of the simulator, or `ferrowire gids add`");
         }
-        ah::set_packets(added.iter().any(IpAddr::is_ipv4));
         let events = context.create_async_eq(events_of(context.capabilities()))?;
         let neighbours = Neighbours::new(&context, mac, &added, &events);
         // Before the card is there for good: without a thread it is given up.

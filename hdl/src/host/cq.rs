@@ -323,7 +323,7 @@ pub fn cq(
     use cqe::*;
     // Of a datagram two fields have its source beside themselves.
     let source = cat([&held.byte_len.slice(16, 16), &held.syndrome]);
-    let short_len = held.byte_len.trunc(16).zext(32);
+    let short_len = held.byte_len.trunc(15).zext(32);
     let bytes = assemble(
         &LAYOUT,
         &[
@@ -340,6 +340,7 @@ pub fn cq(
             (INVALIDATED, held.invalidated),
             (SOLICITED, held.solicited),
             (GRH, held.datagram),
+            (IPV4, held.datagram & held.byte_len.bit(15)),
             (PHASE, phase),
         ],
     );

@@ -35,11 +35,13 @@ use crate::responder::order::{Class, Judged, Pending, Walk};
 use crate::responder::place::Place;
 use crate::responder::reply::Kind;
 use crate::rx::buffer::Dropped;
+use crate::rx::grh::{is_ipv4, GRH_BYTES};
 use crate::rx::parse::REASON_BITS;
 use crate::stream::{breath, deep_fifo, few, fifo, forward, spare_fifo};
 use crate::types::{Completion, QpFault, TableWrite, FAULT_BITS};
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
+use ferrowire_spec::queue::command::PathMtu;
 use ferrowire_spec::queue::cqe::{CqeOpcode, LocalCause, WcStatus};
 use ferrowire_spec::queue::EventKind;
 
@@ -259,9 +261,10 @@ pub fn admit(
     m.set(&status, WcStatus::Success.code());
     m.set(&cause, LocalCause::None.code());
     let is_datagram = ends_message & facts.datagram;
-    // Of a datagram the completion has the source in the place of a cause and above its length.
+    // Of a datagram the completion has the source in the place of a cause and above its length, and between these the family of the packet.
     m.when(is_datagram, |m| m.set(&cause, facts.psn.slice(16, 8)));
-    let source = cat([&facts.received.trunc(16), &facts.psn.trunc(16)]);
+    const { assert!(GRH_BYTES + PathMtu::B4096.bytes() as u32 <= 1 << 15) };
+    let source = cat([&facts.received.trunc(15), &is_ipv4(facts.offset), &facts.psn.trunc(16)]);
     let received = m.mux(facts.datagram, &source, &facts.received);
     let known_cause = |cause: LocalCause| lit(8, cause.code());
     for (yes, code, why) in [

@@ -348,8 +348,9 @@ impl Bench {
                 index: field("wqe_index") as u16,
                 status: WcStatus::from_code(field("status") as u8).unwrap(),
                 opcode: field("opcode") as u8,
-                length: if datagram { length & 0xffff } else { length },
-                source: datagram.then(|| ((length >> 16) | field("syndrome") << 16) as u32),
+                length: if datagram { length & 0x7fff } else { length },
+                source: datagram
+                    .then(|| (((length >> 16) | field("syndrome") << 16) as u32, length >> 15 & 1 == 1)),
                 imm: (field("imm_valid") == 1).then_some(field("imm") as u32),
                 solicited: field("solicited") == 1,
                 before,

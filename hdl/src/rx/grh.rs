@@ -46,6 +46,13 @@ const _: () =
 /// Groups from the start of an IPv4 header to the payload's, once it is moved.
 const V4_GROUPS: u32 = ipv4::BYTES as u32 / GROUP;
 
+/// Whether a datagram's packet was of IPv4, from the place in its frame at which the GRH begins now: the parser tells where the payload
+/// is, and an IPv6 header is longer than an IPv4 header with all that may come besides.
+pub fn is_ipv4(grh_offset: Sig) -> Sig {
+    const { assert!(LAST_V4 < FIRST + LONGER) };
+    grh_offset.lt(FIRST + LONGER - GRH_BYTES)
+}
+
 /// What is known of a frame.
 #[derive(Clone, Bundle)]
 pub struct Datagram {

@@ -88,6 +88,7 @@ impl CqRing {
             solicited: done.solicited,
             receive: done.opcode.is_receive(),
             grh: done.grh,
+            ipv4: done.ipv4,
             wqe_index: done.wr_id as u16,
             status: done.status.code(),
             syndrome: done.syndrome,

@@ -305,6 +305,8 @@ pub struct Completion {
     pub src_qpn: u32,
     /// 40 bytes of GRH stand before the message; UD.
     pub grh: bool,
+    /// The datagram's packet was of IPv4, whose header is in the last 20 of these bytes (IBTA A17.4.5.1).
+    pub ipv4: bool,
     /// The message was solicited.
     pub solicited: bool,
 }
@@ -322,6 +324,7 @@ impl Completion {
             invalidated: None,
             src_qpn: 0,
             grh: false,
+            ipv4: false,
             solicited: false,
         }
     }

@@ -86,6 +86,7 @@ impl Qp {
             imm: frame.ext.imm.map(|h| h.imm),
             src_qpn: deth.srcqp,
             grh: true,
+            ipv4: matches!(frame.ip, Ip::V4(_)),
             solicited: frame.bth.se,
             ..Completion::new(self.qpn, wr.wr_id, opcode)
         };

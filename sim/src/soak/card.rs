@@ -466,7 +466,7 @@ impl End for CardEnd {
             bytes: c.byte_len(),
             imm: c.imm(),
             solicited: c.solicited(),
-            source: c.src_qpn(),
+            source: c.src_qpn().zip(c.is_ipv4()),
             invalidated: c.invalidated(),
         });
         Ok(done.collect())

@@ -183,8 +183,8 @@ pub struct Done {
     pub imm: Option<u32>,
     /// The message was solicited.
     pub solicited: bool,
-    /// Queue pair that sent it, if it was a datagram.
-    pub source: Option<u32>,
+    /// Queue pair that sent it, if it was a datagram, and whether its packet was of IPv4.
+    pub source: Option<(u32, bool)>,
     /// Key that the message invalidated.
     pub invalidated: Option<u32>,
 }

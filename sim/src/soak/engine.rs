@@ -362,7 +362,7 @@ impl End for EngineEnd {
                 bytes: done.byte_len,
                 imm: done.imm,
                 solicited: done.solicited,
-                source: done.grh.then_some(done.src_qpn),
+                source: done.grh.then_some((done.src_qpn, done.ipv4)),
                 invalidated: done.invalidated,
             });
         }

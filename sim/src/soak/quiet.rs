@@ -402,7 +402,7 @@ impl Play<'_> {
         ensure!(done.bytes as usize == message.len + front, "message {number} has {} bytes", message.len);
         ensure!(done.solicited == message.solicited, "message {number}: the mark");
         let datagram = lane.room.service == Service::Ud;
-        let source = datagram.then_some(run.qpns[lane.side]);
+        let source = datagram.then_some((run.qpns[lane.side], !self.program.ipv6));
         ensure!(done.source == source, "message {number} came from {source:x?}");
         let data = lane.data(number);
         if placed {

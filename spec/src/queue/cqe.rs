@@ -161,8 +161,10 @@ crate::table::layout! {
     RECEIVE receive: bool @ 123, 1, RO;
     /// The first 40 bytes of the buffer hold a GRH; UD only.
     GRH grh: bool @ 124, 1, RO;
+    /// The datagram's packet was of IPv4: its header is in the last 20 of these bytes. Otherwise they are an IPv6 header.
+    IPV4 ipv4: bool @ 125, 1, RO, "IBTA A17.4.5.1";
     /// Reserved.
-    RSVD_FLAGS rsvd_flags: u8 @ 125, 3, RSVD;
+    RSVD_FLAGS rsvd_flags: u8 @ 126, 2, RSVD;
     /// Index of the WQE, counted modulo 2^16 as the doorbells count.
     WQE_INDEX wqe_index: u16 @ 128, 16, RO;
     /// One of [`WcStatus`].

@@ -221,6 +221,32 @@ fn entries_follow_each_other_and_the_phase_turns_with_each_pass() {
     }
 }
 
+/// The source and the family of a datagram are beside its length.
+#[test]
+fn a_datagram_s_entry_has_its_source_and_says_whether_its_packet_was_of_ipv4() {
+    let mut bench = bench(64);
+    let mut random = Random::new(11);
+    bench.create(3, 0x1_0000, 4);
+    for (i, (datagram, ipv4)) in [(true, true), (true, false), (false, true)].into_iter().enumerate() {
+        let byte_len = 0x1234_0000 | u128::from(ipv4) << 15 | 4136;
+        let fields = [
+            ("cq", 3),
+            ("wqe_index", i as u128),
+            ("opcode", 0x80),
+            ("byte_len", byte_len),
+            ("syndrome", 0x56),
+            ("datagram", datagram.into()),
+        ];
+        bench.sources[0].push_values(&fields);
+        drain(&mut bench.sim, &mut bench.sources, &mut bench.sinks, &mut random, 0.0, 1000, 20);
+        let (memory, order) = bench.memory();
+        let cqe = entry(&memory, *order.last().unwrap());
+        assert_eq!((cqe.grh, cqe.ipv4), (datagram, datagram && ipv4), "entry {i}");
+        let wanted = if datagram { (4136, 0x56_1234, 0) } else { (byte_len as u32, 0, 0x56) };
+        assert_eq!((cqe.byte_len, cqe.src_qpn, cqe.syndrome), wanted, "entry {i}");
+    }
+}
+
 #[test]
 fn a_full_or_absent_queue_drops_and_overwrites_nothing() {
     for beat_bytes in [8, 64] {

@@ -45,6 +45,9 @@ struct Work {
     access: u64,
 }
 
+/// Indices of windows.
+const WINDOWS: std::ops::Range<usize> = 8..20;
+
 /// Stands for a QP whose life has ended.
 const GONE: u64 = 99;
 
@@ -314,7 +317,7 @@ impl Bench {
         self.keys[index] = key;
     }
 
-    /// Regions 1 to 6 of two domains, the last with large pages, and windows 8 to 15.
+    /// Regions 1 to 6 of two domains, the last with large pages, and windows: of type 2B 8 to 15, of type 1 16 to 19.
     fn populate(&mut self) {
         let rights = [MW_BIND | LOCAL_WRITE, MW_BIND, LOCAL_WRITE | REMOTE_WRITE, MW_BIND | LOCAL_WRITE];
         for i in 1..=6usize {
@@ -343,7 +346,7 @@ impl Bench {
             };
             self.write(i, Some(key), 16 * i as u64);
         }
-        for i in 8..16usize {
+        for i in WINDOWS {
             self.window(i);
         }
     }
@@ -351,7 +354,6 @@ impl Bench {
     fn window(&mut self, i: usize) {
         let tag = self.random.rng.random_range(0..256);
         let pd = 10 + (i as u64 & 1);
-        // Of each type two in each domain.
         let bare = Key {
             tag,
             pd,
@@ -361,7 +363,7 @@ impl Bench {
             length: 0,
             base: 0,
             window: Some(None),
-            type_1: i & 2 != 0,
+            type_1: i >= 16,
         };
         self.write(i, Some(bare), 0);
     }
@@ -375,7 +377,7 @@ impl Bench {
     }
 
     fn some_work(&mut self) -> Work {
-        let region_key = self.some_key(0..17);
+        let region_key = self.some_key(0..WINDOWS.end);
         let region_key = if self.random.chance(0.9) { self.some_key(1..7) } else { region_key };
         let region = self.keys.get((region_key >> 8) as usize).copied().flatten();
         let (va, room) = region.map_or((0, 1), |r| (r.va, r.length.max(1)));
@@ -392,8 +394,11 @@ impl Bench {
         let mut access: u64 = remote.iter().filter(|_| self.random.chance(0.6)).sum();
         access |= if self.random.chance(0.3) { ZERO_BASED } else { 0 };
         let bind = self.random.chance(0.5);
-        let key =
-            if bind { self.some_key(8..16) & !0xff | (0x40 + offset % 7) } else { self.some_key(7..16) };
+        let key = if bind {
+            self.some_key(WINDOWS) & !0xff | (0x40 + offset % 7)
+        } else {
+            self.some_key(7..WINDOWS.end)
+        };
         let qp = self.random.rng.random_range(0..QPS);
         // Mostly what might be allowed.
         let owner = self.keys.get((key >> 8) as usize).copied().flatten();
@@ -425,7 +430,7 @@ impl Bench {
     }
 
     fn look(&mut self) {
-        let key = self.some_key(1..16);
+        let key = self.some_key(1..WINDOWS.end);
         let found = self.keys.get((key >> 8) as usize).copied().flatten();
         let (va, length) = found.map_or((0, 1), |k| (k.va, k.length.max(1)));
         let offset = self.random.rng.random_range(0..length.min(1 << 20));
@@ -478,17 +483,17 @@ fn operations_and_lookups_give_what_one_after_the_other_gives() {
     for seed in 1..=6 {
         let mut b = Bench::new(seed);
         b.populate();
-        for round in 0..400 {
+        for round in 0..600 {
             for _ in 0..b.random.rng.random_range(1..6) {
                 let client = b.random.rng.random_range(0..2);
                 let work = b.some_work();
                 b.ask_for(client, work);
             }
             if round % 8 == 7 {
-                let key = b.some_key(1..16);
+                let key = b.some_key(1..WINDOWS.end);
                 let zero =
                     Work { kind: OperationKind::Remove, qp: 0, key, region: 0, va: 0, length: 0, access: 0 };
-                if key >> 8 >= 8 && key >> 8 < 16 || b.keys[1..7].iter().flatten().count() == 6 {
+                if WINDOWS.contains(&(key as usize >> 8)) || b.keys[1..7].iter().flatten().count() == 6 {
                     b.ask_for(2, zero);
                 }
             }
@@ -497,7 +502,7 @@ fn operations_and_lookups_give_what_one_after_the_other_gives() {
                 b.look();
             }
             b.drain();
-            for i in 8..16 {
+            for i in WINDOWS {
                 if b.keys[i].is_none() {
                     b.window(i);
                 }
@@ -655,7 +660,7 @@ fn a_bind_of_a_bound_window_of_type_1_ends_the_old_key_and_begins_the_new_one() 
         let bind = |tag: u64, offset: u64, qp: u64| Work {
             kind: OperationKind::Rebind,
             qp,
-            key: 0xb00 | tag,
+            key: 0x1100 | tag,
             region: 3 << 8 | region.tag,
             va: region.va + offset,
             length: 200,
@@ -663,10 +668,10 @@ fn a_bind_of_a_bound_window_of_type_1_ends_the_old_key_and_begins_the_new_one() 
         };
         b.ask_for(0, bind(0x21, 100, 2));
         b.drain();
-        assert_eq!((b.bound, b.keys[11].unwrap().window), (1, Some(Some((2, 3)))));
+        assert_eq!((b.bound, b.keys[17].unwrap().window), (1, Some(Some((2, 3)))));
         // By another QP of the domain.
         b.ask_for(0, bind(0x22, 150, 3));
-        let key = if asks_new { 0xb22 } else { 0xb21 };
+        let key = if asks_new { 0x1122 } else { 0x1121 };
         let question = [
             ("key", key),
             ("pd", 11),
@@ -697,7 +702,7 @@ fn a_bind_of_a_bound_window_of_type_1_ends_the_old_key_and_begins_the_new_one() 
         // A lookup is answered 4 cycles after its entry was read.
         assert!(answers[turn].0 <= ended + 4, "{ended}: {answers:?}");
         // The region counts one window.
-        b.keys[11] = Some(Key { tag: 0x22, window: Some(Some((3, 3))), ..b.keys[11].unwrap() });
+        b.keys[17] = Some(Key { tag: 0x22, window: Some(Some((3, 3))), ..b.keys[17].unwrap() });
         b.under_way[0].clear();
         let remove = |b: &mut Bench, key: u64| {
             let zero =

@@ -95,8 +95,8 @@ pub struct Ended {
     pub length: u64,
     pub imm: Option<u32>,
     pub solicited: bool,
-    /// The QP that sent a datagram.
-    pub source: Option<u32>,
+    /// The QP that sent a datagram, and whether its packet was of IPv4.
+    pub source: Option<(u32, bool)>,
     /// Bytes that must have gone to memory before.
     pub before: usize,
 }
@@ -438,7 +438,7 @@ impl Model {
             };
             (ended.length, ended.solicited) = (next.received, p.solicited);
             ended.imm = immediate.then_some(p.imm);
-            ended.source = (!uc).then_some(p.va as u32 & 0xff_ffff);
+            ended.source = (!uc).then_some((p.va as u32 & 0xff_ffff, !p.ipv6));
         }
         match send {
             true => self.sends += 1,

@@ -68,7 +68,10 @@ fn a_datagram_tells_its_source_and_lies_behind_its_header() {
             }
             bench.compare();
             assert_eq!(bench.ended.iter().map(|e| e.length).collect::<Vec<_>>(), [40, 104, 296, 295]);
-            assert!(bench.ended.iter().all(|e| e.source == Some(0xab_cdef) && e.opcode == 0x81));
+            assert!(bench
+                .ended
+                .iter()
+                .all(|e| e.source.is_some_and(|s| s.0 == 0xab_cdef) && e.opcode == 0x81));
             assert!(bench.answers.is_empty());
         }
     }
@@ -101,13 +104,16 @@ fn a_datagram_with_another_queue_key_or_partition_is_dropped_whoever_sent_it() {
     let wrong_key = Packet { va: good.va ^ 1 << 32, ..good.clone() };
     let limited = Packet { va: good.va ^ 1 << 63, ..good.clone() };
     let partition = Packet { pkey: 0xfffe, ..good.clone() };
-    let anybody = Packet { ipv6: true, source: 77, ..good.clone() };
+    // Also of the other family, which has its payload elsewhere.
+    let offset = if good.ipv6 { good.offset - 20 } else { good.offset + 20 };
+    let anybody = Packet { ipv6: !good.ipv6, source: 77, offset, ..good.clone() };
     for packet in [wrong_key, limited, partition, anybody, good] {
         bench.send(&packet);
     }
     bench.compare();
     assert_eq!(drops(&bench), [("pkey", 1), ("qkey", 2)]);
     assert_eq!(bench.ended.len(), 2);
+    assert_ne!(bench.ended[0].source.unwrap().1, bench.ended[1].source.unwrap().1, "one of each family");
 }
 
 #[test]

@@ -29,6 +29,7 @@ fn a_datagram_comes_with_the_header_that_brought_it() {
         let done = p.b.done().unwrap();
         assert_eq!((done.opcode, done.byte_len, done.imm), (CqeOpcode::RecvImm, 140, Some(6)));
         assert_eq!((done.src_qpn, done.grh, done.solicited), (p.a.qpn, true, true));
+        assert_eq!(done.ipv4, !v6);
         assert_eq!(p.b.bytes(40, 100), p.a.bytes(0, 100));
         match v6 {
             true => assert_eq!(p.b.bytes(0, 40), frames[0][14..54]),
