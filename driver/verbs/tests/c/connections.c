@@ -1,83 +1,24 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Connections between two cards, by librdmacm, in two processes: connections CASE CARD CARD
- *
- * Each case is a function that both processes run: the server on the card with 10.7.0.1, the client on that with 10.7.0.2. A process that finds something
- * wrong says where and ends with 1. */
+/* Connections between two cards, by librdmacm: the server has 10.7.0.1, the client 10.7.0.2. See `side.h`. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "declarations.h"
+#include "side.h"
 
 #define BYTES 4096
-#define GRH 40
 #define PORT 7174
 #define SERVER "10.7.0.1"
 #define CLIENT "10.7.0.2"
 #define TIMEOUT 10000
-#define PATIENCE 60
 
-static const char *side_name;
-
-static void wrong(int line, const char *what)
-{
-	fprintf(stderr, "%s, line %d: %s (errno %d, %s)\n", side_name, line, what, errno, strerror(errno));
-	_exit(1);
-}
-
-#define CHECK(condition) do { if (!(condition)) wrong(__LINE__, #condition); } while (0)
-#define IS(call, number) do { long result_ = (call); if (result_ != (number)) { \
-	fprintf(stderr, "%ld, not %ld: ", result_, (long)(number)); wrong(__LINE__, #call); } } while (0)
 #define OK(call) IS(call, 0)
 /* A call that returns -1 and sets errno. */
 #define NO(call, number) do { errno = 0; IS(call, -1); IS(errno, number); } while (0)
-
-#define ops(object) ((object)->context->ops)
-#define post_send(qp, wr, bad) ops(qp).post_send(qp, wr, bad)
-#define post_recv(qp, wr, bad) ops(qp).post_recv(qp, wr, bad)
-
-struct side {
-	int server, peer;
-	rdma_event_channel *channel;
-};
-
-static void tell(struct side *s, const void *what, size_t bytes)
-{
-	CHECK(write(s->peer, what, bytes) == (ssize_t)bytes);
-}
-
-static void hear(struct side *s, void *what, size_t bytes)
-{
-	size_t have = 0;
-
-	while (have < bytes) {
-		ssize_t more = read(s->peer, (char *)what + have, bytes - have);
-
-		CHECK(more > 0);
-		have += more;
-	}
-}
-
-/* Neither goes on before the other is there. */
-static void meet(struct side *s)
-{
-	char mark = 'm', other = 0;
-
-	tell(s, &mark, 1);
-	hear(s, &other, 1);
-	CHECK(other == mark);
-}
 
 static struct sockaddr *at(const char *ip, int port)
 {
@@ -173,18 +114,6 @@ static ibv_wc received(rdma_cm_id *id)
 
 	IS(wc.status, IBV_WC_SUCCESS);
 	return wc;
-}
-
-static void fill(unsigned char *memory, int bytes, int seed)
-{
-	for (int i = 0; i < bytes; i++)
-		memory[i] = i * 7 + seed;
-}
-
-static void same(const unsigned char *memory, int bytes, int seed)
-{
-	for (int i = 0; i < bytes; i++)
-		IS(memory[i], (unsigned char)(i * 7 + seed));
 }
 
 static void post(rdma_cm_id *id, ibv_mr *mr, ibv_wr_opcode opcode, int offset, int length, uint64_t remote, uint32_t rkey)
@@ -1035,6 +964,7 @@ static void killed(struct side *s)
 	ibv_wc wc;
 	ibv_mr *mr;
 
+	s->signal = SIGKILL;
 	meet(s);
 	if (!s->server)
 		kill(getpid(), SIGKILL);
@@ -1338,44 +1268,18 @@ static void threads(struct side *s)
 		rdma_destroy_ep(listen);
 }
 
-static const struct {
-	const char *name;
-	void (*run)(struct side *);
-	/* The client's end: 0, or the signal that ends it. */
-	int signal;
-} cases[] = {
-	{ "rc", rc, 0 }, { "reject", reject, 0 }, { "endpoints", endpoints, 0 }, { "ud", ud, 0 }, { "events", events, 0 },
-	{ "errors", errors, 0 }, { "pending", pending, 0 }, { "attributes", attributes, 0 }, { "forks", forks, 0 },
-	{ "killed", killed, SIGKILL }, { "gone", gone, 0 }, { "alone", alone, 0 }, { "srq", srq, 0 },
-	{ "loopback", loopback, 0 }, { "threads", threads, 0 },
+static const struct test_case cases[] = {
+	{ "rc", rc }, { "reject", reject }, { "endpoints", endpoints }, { "ud", ud }, { "events", events },
+	{ "errors", errors }, { "pending", pending }, { "attributes", attributes }, { "forks", forks }, { "killed", killed },
+	{ "gone", gone }, { "alone", alone }, { "srq", srq }, { "loopback", loopback }, { "threads", threads },
 };
+
+static void begin(struct side *s)
+{
+	CHECK(s->channel = rdma_create_event_channel());
+}
 
 int main(int argc, char **argv)
 {
-	int pair[2], status = -1;
-	struct side side = { 0 };
-
-	side_name = "program";
-	CHECK(argc == 4);
-	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
-	pid_t child = fork();
-	CHECK(child >= 0);
-	side.server = child > 0;
-	side_name = side.server ? "server" : "client";
-	side.peer = pair[side.server ? 0 : 1];
-	close(pair[side.server ? 1 : 0]);
-	setenv("FERROWIRE_DEVICE", argv[side.server ? 2 : 3], 1);
-	CHECK(side.channel = rdma_create_event_channel());
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		if (strcmp(cases[i].name, argv[1]))
-			continue;
-		cases[i].run(&side);
-		if (!side.server)
-			return 0;
-		CHECK(waitpid(child, &status, 0) == child);
-		CHECK(cases[i].signal ? WIFSIGNALED(status) && WTERMSIG(status) == cases[i].signal : status == 0);
-		return 0;
-	}
-	fprintf(stderr, "no case %s\n", argv[1]);
-	return 2;
+	return run_case(argc, argv, cases, sizeof(cases) / sizeof(cases[0]), begin);
 }
