@@ -214,3 +214,45 @@ fn only_cards_are_listed() {
     assert_eq!(devices, [port("ttyACM0"), port("ttyUSB1")]);
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+/// The header of a file of code: class, machine.
+fn elf(class: u8, machine: u16) -> Vec<u8> {
+    let mut head = vec![0; 64];
+    head[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', class, 1, 1]);
+    // A program, in the first version of the format.
+    head[16] = 2;
+    head[18..20].copy_from_slice(&machine.to_le_bytes());
+    head[20] = 1;
+    head
+}
+
+#[test]
+fn run_refuses_a_program_of_another_architecture_before_it_starts() {
+    use std::os::unix::fs::PermissionsExt as _;
+    const X86: (u8, u16) = (2, 62);
+    let folder = std::env::temp_dir().join(format!("ferrowire-elf-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("libibverbs.so.1"), elf(X86.0, X86.1)).unwrap();
+    let program = folder.join("program");
+    for (name, class, machine) in
+        [("x86 of 32 bits", 1, 3), ("ARM of 32 bits", 1, 40), ("ARM of 64 bits", 2, 183)]
+    {
+        std::fs::write(&program, elf(class, machine)).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let [libraries, path] = [&folder, &program].map(|path| path.to_str().unwrap());
+        // A card on the PCI bus is looked for by the program alone.
+        let refused =
+            ferrowire_with("0000:01:00.0", &["run", "--libraries", libraries, "--", path, "--option"]);
+        let (code, out, err) = said(&refused);
+        assert_eq!((code, out.as_str()), (1, ""), "{name}: {err}");
+        let expected = format!(
+            "run: {path} is for another processor (ELF machine {machine}, class {class}) than the libraries \
+             (machine {}, class {})",
+            X86.1, X86.0
+        );
+        assert!(err.contains(&expected), "{name}: {err}");
+        let fix = "take the program of this machine's architecture, or build the libraries for the program's";
+        assert!(err.contains(fix), "{name}: {err}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -60,6 +60,8 @@ pub struct State {
     /// Bytes that may be locked.
     pub limit: u64,
     pub mapped: BTreeMap<u64, u64>,
+    /// How often memory was mapped.
+    pub maps: u32,
     pub resets: u32,
     pub config: [u8; 4096],
     attached: bool,
@@ -97,6 +99,7 @@ impl Machine {
             irqs: Vec::new(),
             limit: 64 << 20,
             mapped: BTreeMap::new(),
+            maps: 0,
             resets: 0,
             config: [0; 4096],
             attached: false,
@@ -276,6 +279,7 @@ impl State {
         let memory = unsafe { HostMemory::from_raw(start, size as usize, Box::new(())) };
         self.mock.card().map.insert(iova, memory).map_err(|_| Errno::EXIST)?;
         self.mapped.insert(iova, size);
+        self.maps += 1;
         Ok(0)
     }
 

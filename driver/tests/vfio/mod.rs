@@ -5,7 +5,7 @@ mod kernel;
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::symlink;
-use std::ptr::NonNull;
+use std::ptr::{null_mut, NonNull};
 use std::time::{Duration, Instant};
 
 use crate::common::{bytes, init, rtr, rts};
@@ -15,6 +15,7 @@ use ferrowire::vfio_user::simulation;
 use ferrowire::*;
 use kernel::{Machine, ADDRESS, GROUP};
 use rustix::io::Errno;
+use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
 
 /// Some memory of this process that nobody asked the bus for: not at the start of a page.
 fn foreign(len: usize) -> HostMemory {
@@ -206,6 +207,56 @@ fn the_limit_of_locked_memory_is_named() {
     let second = bus.dma_alloc(8192, 1 << 21).unwrap();
     assert_eq!(second.bus_address() % (1 << 21), 0);
     assert!(bus.dma_unmap(DmaMapping { id: 0x5000, pages: vec![] }).is_err(), "nothing is there");
+}
+
+const GIB: usize = 1 << 30;
+
+/// Addresses of this process that no memory is behind: `len` bytes that begin `within` a page of 1 GiB.
+fn reserved(len: usize, within: usize) -> HostMemory {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: the kernel chooses the place.
+    let all = unsafe { mmap_anonymous(null_mut(), len + 2 * GIB, ProtFlags::READ | ProtFlags::WRITE, flags) };
+    let all = all.unwrap().cast::<u8>();
+    let skip = all.align_offset(GIB) + within;
+    // SAFETY: this is inside, for there are 2 GiB more. They are never given back, so valid for ever, and reached through this value alone.
+    unsafe { HostMemory::from_raw(NonNull::new(all.add(skip)).unwrap(), len, Box::new(())) }
+}
+
+#[test]
+fn a_region_of_64_gib_takes_64_page_table_entries_and_one_map_and_65_entries_if_it_begins_inside_a_page() {
+    let machine = Machine::new();
+    machine.with(|state| state.limit = u64::MAX);
+    let context = Context::open(machine.open(ADDRESS).unwrap()).unwrap();
+    assert_eq!(context.capabilities().mtt_entries, 64);
+    let pd = context.alloc_pd().unwrap();
+    let page = context.capabilities().page_size(64 * GIB);
+    let spent = || machine.with(|state| (state.maps, state.mock.card().log.len()));
+    // The list of pages has its memory from the first registration on.
+    drop(pd.register(&context.alloc(1, 1).unwrap(), AccessFlags::LOCAL_READ, PageSize::Size4K).unwrap());
+    for (len, page, entries) in [(64 * GIB, page, 64), (4096, PageSize::Size4K, 1)] {
+        let memory = reserved(len, 0);
+        let (maps, commands) = spent();
+        let region = pd.register(&memory, AccessFlags::LOCAL_READ, page).unwrap();
+        assert_eq!(spent(), (maps + 1, commands + 1), "{len} bytes");
+        machine.with(|state| {
+            let card = state.mock.card();
+            let region = &card.regions[&(region.lkey() >> 8)];
+            assert_eq!((region.mtt.len(), region.pages.len()), (entries, entries), "{len} bytes");
+            assert!(region.pages.windows(2).all(|two| two[1] == two[0] + page.bytes()));
+        });
+        assert_eq!(region.len(), len);
+        region.destroy().unwrap();
+    }
+    // One byte more at each end is part of another page.
+    let (maps, commands) = spent();
+    let inside = reserved(64 * GIB, 4096);
+    let error = pd.register(&inside, AccessFlags::LOCAL_READ, page).unwrap_err();
+    assert!(matches!(error, Error::NoResource { what: "page table entries", limit: 64, .. }), "{error}");
+    assert_eq!(spent(), (maps + 1, commands), "it was mapped, and is not any more");
+    let region = pd.register(&inside.slice(0, 63 * GIB), AccessFlags::LOCAL_READ, page).unwrap();
+    machine.with(|state| assert_eq!(state.mock.card().regions[&(region.lkey() >> 8)].pages.len(), 64));
+    drop((region, pd, context));
+    machine.with(|state| assert!(state.mapped.is_empty(), "{:x?}", state.mapped));
 }
 
 #[test]

@@ -125,7 +125,9 @@ impl Card {
     /// The card as after power-on. What its host has mapped stays mapped, and so do the counts of accesses that were refused.
     pub fn power_on(&mut self, mac: u64) {
         let (host, now) = (self.host.clone(), self.now);
+        let up = self.registers.get(&port::BLOCK, &port::LINK, "up");
         *self = Self { host, now, ..Self::new(mac) };
+        self.registers.put(&port::BLOCK, &port::LINK, "up", up);
     }
 
     /// Tells it the time, for what is done to it next.
@@ -133,6 +135,17 @@ impl Card {
         self.now = self.now.max(now);
         self.engine.set_now(self.now);
         self.msix.set_now(self.now);
+    }
+
+    /// Whether its link is up from now on: it tells of a change. Frames are not its business.
+    pub fn set_link(&mut self, up: bool) {
+        if self.registers.get(&port::BLOCK, &port::LINK, "up") == u32::from(up) {
+            return;
+        }
+        self.registers.put(&port::BLOCK, &port::LINK, "up", up.into());
+        let kind = if up { EventKind::PortUp } else { EventKind::PortDown };
+        self.tell_of(Event { kind, object: 0, cause: 0 });
+        self.raise_interrupts();
     }
 
     /// What the configuration space says of interrupts: whether MSI-X is enabled, and whether all vectors are masked. Without one it is not enabled.

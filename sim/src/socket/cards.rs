@@ -75,6 +75,9 @@ pub trait Cards {
     /// All links, each with whether a frame is captured and meets faults there: that happens once on its way.
     fn links(&mut self) -> Vec<(&mut Link, bool)>;
 
+    /// Tells all cards whether their links are up from now on.
+    fn set_link(&mut self, up: bool);
+
     /// Whether a switch joins the cards.
     fn is_switched(&self) -> bool;
 

@@ -16,7 +16,7 @@ use super::limits;
 use super::line::{self, Line, LineSpec, Plug};
 use super::outage::{Dark, Outage};
 use super::{
-    Cards, Device, Engines, Guests, Listener, Losses, Port, Server, Signals, Tracer, Tty, Verilated,
+    Cables, Cards, Device, Engines, Guests, Listener, Losses, Port, Server, Signals, Tracer, Tty, Verilated,
 };
 use crate::bus::World;
 use crate::card::CardModel;
@@ -69,8 +69,8 @@ struct Common {
 /// Serves a simulated card on a Unix socket, as a vfio-user PCI device
 ///
 /// One program at a time opens it, with `ferrowire -d sim:PATH`, the driver's `VfioUserBus`, or as a guest's device with
-/// QEMU's `vfio-user-pci`. When it ends, however it ends, the card is reset and waits for the next. SIGINT ends the server and removes the
-/// socket.
+/// QEMU's `vfio-user-pci`. When it ends, however it ends, the card is reset and waits for the next. SIGUSR2 takes the card's link down, and the
+/// next one up again. SIGINT ends the server and removes the socket.
 #[derive(Args, Debug)]
 #[command(after_help = "Example, two cards in two processes on one wire:\n  \
     ferrowire-sim card --socket a.sock --wire stream:wire.sock\n  \
@@ -134,7 +134,8 @@ pub struct BoardArgs {
 
 /// Serves simulated cards, each on a socket of its own: two on one wire, or more on a switch
 ///
-/// The switch learns addresses as an Ethernet switch does. SIGINT ends the server and removes the sockets.
+/// The switch learns addresses as an Ethernet switch does. SIGUSR2 takes the links of all cards down, and the next one up again. SIGINT ends the server and
+/// removes the sockets.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     ferrowire-sim up\n  \
@@ -285,6 +286,12 @@ fn parse_faults(text: &str) -> Result<SeededFaults, String> {
     Ok(all)
 }
 
+/// What becomes of wires while they are served.
+struct Wires {
+    outage: Option<Outage>,
+    cables: Cables,
+}
+
 impl Chosen {
     /// The configuration, and the model of it.
     fn model(&self, trace: bool) -> Result<(RnicConfig, CardModel)> {
@@ -315,8 +322,9 @@ fn with_addresses(mut carries: TimedFilter) -> TimedFilter {
 }
 
 impl Common {
-    /// Links store frames whole, so that a card may end in the middle of one; what wires do to frames. When they go dark, if they do.
-    fn wires(&self, cards: &mut impl Cards) -> Option<Outage> {
+    /// Links store frames whole, so that a card may end in the middle of one; what wires do to frames. When they go dark, if they do, and their cables.
+    fn wires(&self, cards: &mut impl Cards) -> Wires {
+        let cables = Cables::default();
         let dark = self.faults.and_then(|faults| faults.dark);
         let outage = dark.map(|dark| Outage::new(dark, cards.clock_khz()));
         let switched = cards.is_switched();
@@ -341,19 +349,20 @@ impl Common {
                 Some(outage) => outage.filter(filter),
                 None => filter,
             };
-            link.set_timed_filter(Some(filter));
+            link.set_timed_filter(Some(cables.filter(filter)));
         }
-        outage
+        Wires { outage, cables }
     }
 
     /// Serves cards whose wire ends among them, and without guests.
-    fn server<C: Cards>(&self, mut cards: C, ports: Vec<Port>, outage: Option<Outage>) -> Result<Server<C>> {
+    fn server<C: Cards>(&self, mut cards: C, ports: Vec<Port>, wires: Wires) -> Result<Server<C>> {
         if let Some(file) = &self.capture {
             cards.capture(file)?;
         }
         let tracer = self.trace.as_deref().map(Tracer::new).transpose()?;
         let (serial, line, guests, losses) = (None, None, None, None);
-        Ok(Server { cards, ports, serial, line, guests, outage, tracer, losses })
+        let Wires { outage, cables } = wires;
+        Ok(Server { cards, ports, serial, line, guests, outage, cables, tracer, losses })
     }
 }
 
@@ -405,10 +414,10 @@ pub fn board(args: &BoardArgs) -> Result<()> {
     let line = far(&args.wire)?;
     let world = single(&model, &config, &line)?;
     let mut cards = Verilated::new(world, model, common.eager);
-    let outage = common.wires(&mut cards);
+    let wires = common.wires(&mut cards);
     let tty = Tty::open(&args.port)?;
     println!("ferrowire -d serial:{}@1200 info", args.port.display());
-    let server = common.server(cards, Vec::new(), outage)?;
+    let server = common.server(cards, Vec::new(), wires)?;
     Server { line, guests, serial: Some(tty), ..server }.run(&signals)
 }
 
@@ -434,11 +443,11 @@ fn serve_card(args: &CardArgs, mut cards: impl Cards, vectors: u32, line: Far) -
     let signals = Signals::new()?;
     let listener = Listener::bind(&args.socket)?;
     let guests = args.qmp.as_deref().map(Guests::bind).transpose()?;
-    let outage = common.wires(&mut cards);
+    let wires = common.wires(&mut cards);
     let device = Device::new(&mut cards, 0, 1, vectors, args.mac)?.with_addresses(args.ip.clone());
     println!("ferrowire -d sim:{} info", args.socket.display());
     let ports = vec![Port::new(listener, device, args.chosen.verbose)];
-    Server { line, guests, ..common.server(cards, ports, outage)? }.run(&signals)
+    Server { line, guests, ..common.server(cards, ports, wires)? }.run(&signals)
 }
 
 /// Serves two cards or more.
@@ -476,7 +485,7 @@ fn serve_up(args: &UpArgs, mut cards: impl Cards, vectors: u32) -> Result<()> {
     let common = &args.common;
     limits::raise_files(args.cards);
     let signals = Signals::new()?;
-    let outage = common.wires(&mut cards);
+    let wires = common.wires(&mut cards);
     let path = |card| args.folder.join(format!("ferrowire{card}.sock"));
     let mut ports = Vec::new();
     for (card, addresses) in addresses(&args.ip, args.cards)?.into_iter().enumerate() {
@@ -498,7 +507,7 @@ fn serve_up(args: &UpArgs, mut cards: impl Cards, vectors: u32) -> Result<()> {
          ferrowire -d sim:{a} top",
         if args.cards == 2 { "Two".into() } else { args.cards.to_string() }
     );
-    let server = common.server(cards, ports, outage)?;
+    let server = common.server(cards, ports, wires)?;
     let losses = args.chosen.verbose.then(Losses::default);
     Server { losses, ..server }.run(&signals)
 }

@@ -139,6 +139,12 @@ impl Cards for Engines {
         self.fabric.all_links().collect()
     }
 
+    fn set_link(&mut self, up: bool) {
+        for card in 0..self.fabric.cards() {
+            self.fabric.with(card, |card| card.set_link(up));
+        }
+    }
+
     fn is_switched(&self) -> bool {
         self.fabric.switch().is_some()
     }

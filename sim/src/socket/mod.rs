@@ -11,6 +11,7 @@
 //! ```
 
 mod bar;
+mod cable;
 mod cards;
 mod clock;
 pub mod command;
@@ -33,6 +34,7 @@ mod trace;
 mod tty;
 mod verilated;
 
+pub use cable::Cables;
 pub use cards::{Cards, Function};
 pub use clock::Clock;
 pub use device::Device;

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use anyhow::{ensure, Context as _, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
+use super::cable::Cables;
 use super::cards::Cards;
 use super::guest::Guests;
 use super::line::{Line, Plug};
@@ -36,10 +37,11 @@ const DARK: Duration = Duration::from_millis(1);
 pub struct Signals {
     end: UnixStream,
     trace: UnixStream,
+    cable: UnixStream,
 }
 
 impl Signals {
-    /// From now on SIGINT, SIGTERM and SIGHUP end the server, and SIGUSR1 begins or ends a trace.
+    /// From now on SIGINT, SIGTERM and SIGHUP end the server, SIGUSR1 begins or ends a trace, and SIGUSR2 takes all links down or up.
     ///
     /// # Errors
     /// The system refuses.
@@ -56,6 +58,7 @@ impl Signals {
         Ok(Self {
             end: pipe(&[SIGINT, SIGTERM, SIGHUP]).context(failed)?,
             trace: pipe(&[SIGUSR1]).context(failed)?,
+            cable: pipe(&[SIGUSR2]).context(failed)?,
         })
     }
 }
@@ -68,6 +71,8 @@ struct Ready {
     end: bool,
     /// A signal that begins or ends a trace.
     trace: bool,
+    /// A signal that takes links down or up.
+    cable: bool,
 }
 
 /// What is served.
@@ -84,6 +89,8 @@ pub struct Server<C> {
     pub guests: Option<Guests>,
     /// The wire goes dark for a while.
     pub outage: Option<Outage>,
+    /// They are pulled and put back.
+    pub cables: Cables,
     /// Waves and frames.
     pub tracer: Option<Tracer>,
     /// What was reported of frames that the switch has lost, if that is wanted.
@@ -104,6 +111,9 @@ impl<C: Cards> Server<C> {
             }
             if ready.trace && came(&signals.trace) {
                 self.toggle_trace()?;
+            }
+            if ready.cable && came(&signals.cable) {
+                eprintln!("{}", self.cables.toggle(&mut self.cards));
             }
             self.turn(&ready.ports)?;
         }
@@ -204,6 +214,7 @@ impl<C: Cards> Server<C> {
         let mut files = vec![
             PollFd::from_borrowed_fd(signals.end.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(signals.trace.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(signals.cable.as_fd(), PollFlags::IN),
         ];
         let mut ends = Vec::with_capacity(self.ports.len());
         let file = |(file, flags)| PollFd::from_borrowed_fd(file, flags);
@@ -221,13 +232,18 @@ impl<C: Cards> Server<C> {
             Err(errno) => return Err(errno).context("wait for clients"),
         }
         let has_come = |file: &PollFd<'_>| !file.revents().is_empty();
-        let mut begin = 2;
+        let mut begin = 3;
         let ports = ends.into_iter().map(|end| {
             let own = &files[begin..end];
             begin = end;
             own.iter().any(has_come)
         });
-        Ok(Ready { ports: ports.collect(), end: has_come(&files[0]), trace: has_come(&files[1]) })
+        Ok(Ready {
+            ports: ports.collect(),
+            end: has_come(&files[0]),
+            trace: has_come(&files[1]),
+            cable: has_come(&files[2]),
+        })
     }
 
     fn toggle_trace(&mut self) -> Result<()> {

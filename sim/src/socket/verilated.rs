@@ -21,13 +21,15 @@ pub struct Verilated {
     clock: Clock,
     /// Cards with registers that can be looked into: none on a board.
     cards: usize,
+    /// Links are up.
+    link_up: bool,
 }
 
 impl Verilated {
     /// The cards of a world, all of that model. `eager`: those that may have a timer running move all the time.
     pub fn new(world: World, model: CardModel, eager: bool) -> Self {
         let cards = if model.on_board() { 0 } else { world.cards() };
-        Self { world, model, clock: Clock::new(eager), cards }
+        Self { world, model, clock: Clock::new(eager), cards, link_up: true }
     }
 }
 
@@ -48,7 +50,9 @@ impl Cards for Verilated {
         if self.model.has_pcie() {
             eprintln!("card {card} does not end its function level reset; another one takes its place");
         }
-        self.world.power_on(card, &self.model)
+        self.world.power_on(card, &self.model)?;
+        self.world.card_mut(card).set_link(self.link_up);
+        Ok(())
     }
 
     fn memory<T>(&mut self, card: usize, f: impl FnOnce(&mut MemoryMap) -> T) -> T {
@@ -90,6 +94,11 @@ impl Cards for Verilated {
 
     fn links(&mut self) -> Vec<(&mut Link, bool)> {
         self.world.all_links().collect()
+    }
+
+    fn set_link(&mut self, up: bool) {
+        self.link_up = up;
+        (0..self.world.cards()).for_each(|card| self.world.card_mut(card).set_link(up));
     }
 
     fn is_switched(&self) -> bool {

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs of libibverbs, in C, over emulated cards: the libraries of `driver/verbs`, as `cargo xtask verbs` builds them.
 
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::socket::rig::{Folder, Server, PATIENCE};
 
 mod connections;
+mod limits;
 
 /// The root of the repository.
 fn root() -> PathBuf {
@@ -51,44 +53,59 @@ fn compile(folder: &Folder, name: &str) -> PathBuf {
 }
 
 /// A program in C that runs; it is killed at the end.
-struct Program(Child);
+struct Program {
+    process: Child,
+    out: BufReader<ChildStdout>,
+}
 
 impl Program {
     fn start(mut command: Command) -> Self {
         command.env("LD_LIBRARY_PATH", libraries()).env("FERROWIRE_LOG", "1");
         // Addresses in the settings of this user do not count.
         command.env("XDG_CONFIG_HOME", "/nowhere").env_remove("FERROWIRE_DEVICE");
-        Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let out = BufReader::new(process.stdout.take().unwrap());
+        Self { process, out }
+    }
+
+    /// Waits until it says a line, which must be this one.
+    #[track_caller]
+    fn says(&mut self, expected: &str) {
+        let mut line = String::new();
+        self.out.read_line(&mut line).unwrap();
+        assert_eq!(line.trim_end(), expected);
     }
 
     /// Waits for its end; what it said on both outputs.
     #[track_caller]
     fn end(mut self) -> (bool, String) {
         let begin = Instant::now();
-        let reader = |out: Option<Box<dyn std::io::Read + Send>>| {
-            std::thread::spawn(move || {
-                let mut text = String::new();
-                out.map(|mut out| out.read_to_string(&mut text));
-                text
-            })
-        };
-        let out = reader(self.0.stdout.take().map(|out| Box::new(out) as _));
-        let err = reader(self.0.stderr.take().map(|err| Box::new(err) as _));
-        while self.0.try_wait().unwrap().is_none() {
-            if begin.elapsed() > 2 * PATIENCE {
-                self.0.kill().unwrap();
+        let mut err = self.process.stderr.take().unwrap();
+        let mut texts = [String::new(), String::new()];
+        let [out_text, err_text] = &mut texts;
+        let out = &mut self.out;
+        let process = &mut self.process;
+        let status = std::thread::scope(|scope| {
+            scope.spawn(move || out.read_to_string(out_text));
+            scope.spawn(move || err.read_to_string(err_text));
+            loop {
+                if let Some(status) = process.try_wait().unwrap() {
+                    return status;
+                }
+                if begin.elapsed() > 2 * PATIENCE {
+                    process.kill().unwrap();
+                }
+                std::thread::sleep(Duration::from_millis(5));
             }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        let status = self.0.wait().unwrap();
-        (status.success(), out.join().unwrap() + &err.join().unwrap())
+        });
+        (status.success(), texts.concat())
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
@@ -96,7 +113,30 @@ impl Drop for Program {
 struct Rig {
     server: Server,
     program: PathBuf,
-    _folder: Folder,
+    folder: Folder,
+    /// Before any program ran.
+    before: Held,
+}
+
+/// What is there of programs: files and mappings of the server, files in the folder, processes.
+#[derive(Debug, PartialEq)]
+struct Held {
+    server: (usize, usize),
+    folder: usize,
+    processes: Vec<PathBuf>,
+}
+
+impl Held {
+    fn now(server: &Server, folder: &Folder, program: &Path) -> Self {
+        let entries = |path: &Path| std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+        let runs =
+            |process: &PathBuf| std::fs::read_link(process.join("exe")).is_ok_and(|exe| exe == program);
+        Self {
+            server: (server.files(), server.mappings()),
+            folder: entries(&folder.0).count(),
+            processes: entries(Path::new("/proc")).filter(runs).collect(),
+        }
+    }
 }
 
 impl Rig {
@@ -107,7 +147,24 @@ impl Rig {
     fn of(program: &str, case: &str) -> Self {
         let folder = Folder::new(&format!("verbs-{program}-{case}"));
         let program = compile(&folder, program);
-        Self { server: Server::engines(&folder, 2, &["--ip", "10.7.0.1"]), program, _folder: folder }
+        let server = Server::engines(&folder, 2, &["--ip", "10.7.0.1"]);
+        let before = Held::now(&server, &folder, &program);
+        Self { server, program, folder, before }
+    }
+
+    /// Asserts that the server is there, and that programs that have ended have left nothing: the server sees their end soon.
+    #[track_caller]
+    fn is_clean(&mut self) {
+        self.server.lives();
+        let begin = Instant::now();
+        loop {
+            let now = Held::now(&self.server, &self.folder, &self.program);
+            if now == self.before {
+                return;
+            }
+            assert!(begin.elapsed() < PATIENCE, "{now:?}, before {:?}", self.before);
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn start(&self, case: &str) -> Program {
@@ -130,7 +187,7 @@ fn run_of(program: &str, case: &str) -> String {
     let mut rig = Rig::of(program, case);
     let (good, said) = rig.start(case).end();
     assert!(good, "{case}: {said}");
-    rig.server.lives();
+    rig.is_clean();
     said
 }
 
@@ -254,12 +311,9 @@ fn a_card_in_use_is_listed_and_can_be_observed_and_not_opened() {
 
 #[test]
 fn a_program_whose_card_goes_away_gets_errors_and_does_not_wait() {
-    use std::io::BufRead as _;
     let rig = Rig::new("gone");
     let mut program = rig.start("gone");
-    let mut line = String::new();
-    std::io::BufReader::new(program.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "ready\n");
+    program.says("ready");
     drop(rig.server);
     let (good, said) = program.end();
     assert!(good, "{said}");

@@ -91,7 +91,7 @@ static inline void exchange(struct side *s, ibv_qp *qp)
 	hear(s, &s->theirs, sizeof(s->theirs));
 }
 
-static inline void to_rts(struct side *s, ibv_qp *qp)
+static inline void to_rtr(struct side *s, ibv_qp *qp)
 {
 	ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = s->theirs.qpn,
 		.rq_psn = s->theirs.psn, .max_dest_rd_atomic = 4, .min_rnr_timer = 12, .ah_attr = way(s, &s->theirs.gid) };
@@ -102,9 +102,16 @@ static inline void to_rts(struct side *s, ibv_qp *qp)
 	if (qp->qp_type == IBV_QPT_UD)
 		mask = IBV_QP_STATE;
 	ZERO(ibv_modify_qp(qp, &attr, mask));
-	attr = (ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .sq_psn = s->mine.psn, .timeout = 14, .retry_cnt = 7,
-		.rnr_retry = 7, .max_rd_atomic = 4 };
-	mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+}
+
+static inline void to_rts(struct side *s, ibv_qp *qp)
+{
+	ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS, .sq_psn = s->mine.psn,
+		.timeout = s->timeout ? s->timeout : 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 4 };
+	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+
+	if (qp->state == IBV_QPS_INIT)
+		to_rtr(s, qp);
 	if (qp->qp_type == IBV_QPT_RC)
 		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 	ZERO(ibv_modify_qp(qp, &attr, mask));
@@ -189,6 +196,30 @@ static inline ibv_async_event next_event(struct side *s, ibv_event_type type)
 		fprintf(stderr, "event %s: ", ibv_event_type_str(event.event_type));
 	CHECK(event.event_type == type);
 	return event;
+}
+
+/* Claims the card, or opens it, when it is free: the server may still be about to see that its program has ended. */
+static inline ibv_context *first_free(int open)
+{
+	for (int i = 0; i < 1000; i++) {
+		int count = -1;
+		ibv_device **list = ibv_get_device_list(&count);
+		ibv_context *ctx;
+
+		CHECK(list && count == 1);
+		if (!open) {
+			ibv_free_device_list(list);
+			return NULL;
+		}
+		ctx = ibv_open_device(list[0]);
+		ibv_free_device_list(list);
+		if (ctx)
+			return ctx;
+		CHECK(errno == EBUSY);
+		usleep(10 * 1000);
+	}
+	wrong(__LINE__, "the card stays in use");
+	return NULL;
 }
 
 #endif

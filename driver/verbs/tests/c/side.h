@@ -54,8 +54,8 @@ struct side {
 	int server, peer;
 	/* Of the server: the signal by which the client ends, if not well. */
 	int signal;
-	/* The index of the GID that the case goes by. */
-	int gid;
+	/* The index of the GID that the case goes by, and the time-out code of its queue pairs if it is not 14. */
+	int gid, timeout;
 	ibv_context *ctx;
 	ibv_pd *pd;
 	ibv_cq *cq;

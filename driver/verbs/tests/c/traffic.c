@@ -1488,30 +1488,6 @@ static void forks(struct side *s)
 	tear_down(s);
 }
 
-/* Claims the card, or opens it, when it is free: the server may still be about to see that its program has ended. */
-static ibv_context *first_free(int open)
-{
-	for (int i = 0; i < 1000; i++) {
-		int count = -1;
-		ibv_device **list = ibv_get_device_list(&count);
-		ibv_context *ctx;
-
-		CHECK(list && count == 1);
-		if (!open) {
-			ibv_free_device_list(list);
-			return NULL;
-		}
-		ctx = ibv_open_device(list[0]);
-		ibv_free_device_list(list);
-		if (ctx)
-			return ctx;
-		CHECK(errno == EBUSY);
-		usleep(10 * 1000);
-	}
-	wrong(__LINE__, "the card stays in use");
-	return NULL;
-}
-
 /* A process lists the devices, or opens one, forks and ends. The card is free, though the child lives. */
 static void orphans(struct side *s)
 {
