@@ -206,7 +206,7 @@ static void full(struct side *s)
 	static const struct {
 		int wanted, cqe;
 		long total;
-	} sizes[] = { { 1, 1, 100 }, { 6, 6, 2000 }, { 70, 96, 30000 }, { 3000, 3072, 50000 }, { 49152, 49152, 100000 } };
+	} sizes[] = { { 1, 1, 100 }, { 6, 6, 2000 }, { 70, 96, 30000 }, { 3000, 3072, 50000 }, { 12000, 12288, 60000 } };
 
 	if (!s->server)
 		return;
