@@ -73,12 +73,19 @@ impl Program {
     fn says(&mut self, expected: &str) {
         let mut line = String::new();
         self.out.read_line(&mut line).unwrap();
-        assert_eq!(line.trim_end(), expected);
+        if line.trim_end() != expected {
+            panic!("it said `{line}`, and then {:?}", self.finish());
+        }
     }
 
     /// Waits for its end; what it said on both outputs.
     #[track_caller]
     fn end(mut self) -> (bool, String) {
+        self.finish()
+    }
+
+    #[track_caller]
+    fn finish(&mut self) -> (bool, String) {
         let begin = Instant::now();
         let mut err = self.process.stderr.take().unwrap();
         let mut texts = [String::new(), String::new()];
