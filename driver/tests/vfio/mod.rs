@@ -247,7 +247,7 @@ fn a_region_of_64_gib_takes_64_page_table_entries_and_one_map_and_65_entries_if_
         assert_eq!(region.len(), len);
         region.destroy().unwrap();
     }
-    // One byte more at each end is part of another page.
+    // From inside a page on, it reaches into one page more than the card has.
     let (maps, commands) = spent();
     let inside = reserved(64 * GIB, 4096);
     let error = pd.register(&inside, AccessFlags::LOCAL_READ, page).unwrap_err();

@@ -51,7 +51,9 @@ impl Cards for Verilated {
             eprintln!("card {card} does not end its function level reset; another one takes its place");
         }
         self.world.power_on(card, &self.model)?;
-        self.world.card_mut(card).set_link(self.link_up);
+        if !self.link_up {
+            self.world.card_mut(card).set_link(false);
+        }
         Ok(())
     }
 
