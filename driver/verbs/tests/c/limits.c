@@ -218,11 +218,29 @@ static void full(struct side *s)
 	tear_down(s);
 }
 
+/* An acknowledgement by another thread, for which a destruction waits. */
+struct late {
+	ibv_async_event event;
+	int done;
+};
+
+static void *acknowledges(void *argument)
+{
+	struct late *late = argument;
+
+	usleep(30 * 1000);
+	__atomic_store_n(&late->done, 1, __ATOMIC_RELEASE);
+	ibv_ack_async_event(&late->event);
+	return NULL;
+}
+
 /* More completions than the ring holds, and no thread polls. */
 static void overrun(struct side *s)
 {
 	ibv_async_event event;
 	ibv_comp_channel *channel;
+	struct late late = { 0 };
+	pthread_t thread;
 	ibv_cq *cq;
 	ibv_qp *fast, *idle, *apart;
 	ibv_wc wc[64];
@@ -250,6 +268,7 @@ static void overrun(struct side *s)
 	}
 	event = next_event(s, IBV_EVENT_CQ_ERR);
 	CHECK(event.element.cq == cq);
+	late.event = event;
 	/* Its queue pairs are in error, and no other. */
 	IS(state_of(fast), IBV_QPS_ERR);
 	IS(state_of(idle), IBV_QPS_ERR);
@@ -270,15 +289,15 @@ static void overrun(struct side *s)
 	wc[0] = one(s->cq);
 	CHECK(wc[0].status == IBV_WC_WR_FLUSH_ERR && wc[0].wr_id == 101);
 	CHECK(ops(cq).poll_cq(cq, 5, wc) < 0);
-	CHECK(ops(cq).req_notify_cq(cq, 0) >= 0);
+	ZERO(ops(cq).req_notify_cq(cq, 0));
 	IS(ibv_get_async_event(s->ctx, &event) == -1 ? errno : 0, EAGAIN);
 	no_event(s);
-	event = (ibv_async_event){ .element.cq = cq, .event_type = IBV_EVENT_CQ_ERR };
-	ibv_ack_async_event(&event);
 	IS(ibv_destroy_cq(cq), EBUSY);
 	ZERO(ibv_destroy_qp(fast));
 	ZERO(ibv_destroy_qp(idle));
+	CHECK(!pthread_create(&thread, NULL, acknowledges, &late));
 	ZERO(ibv_destroy_cq(cq));
+	CHECK(__atomic_load_n(&late.done, __ATOMIC_ACQUIRE) && !pthread_join(thread, NULL));
 	ZERO(ibv_destroy_comp_channel(channel));
 	/* The rest of the card goes on, and a queue with the number of this one is as new. */
 	CHECK(cq = ibv_create_cq(s->ctx, 24, NULL, NULL, 0));
@@ -297,22 +316,6 @@ static void overrun(struct side *s)
 	ZERO(ibv_destroy_cq(cq));
 	ZERO(ibv_destroy_qp(apart));
 	tear_down(s);
-}
-
-/* An acknowledgement that another thread waits for. */
-struct late {
-	ibv_async_event event;
-	int done;
-};
-
-static void *acknowledges(void *argument)
-{
-	struct late *late = argument;
-
-	usleep(30 * 1000);
-	__atomic_store_n(&late->done, 1, __ATOMIC_RELEASE);
-	ibv_ack_async_event(&late->event);
-	return NULL;
 }
 
 /* The next event is of this kind and of this object, and there is no other one. */
