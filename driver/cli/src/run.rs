@@ -29,7 +29,8 @@ use crate::failure::Failure;
     ferrowire run -- ibv_devinfo -v\n  \
     ferrowire run -d sim:ferrowire0.sock -- ib_write_bw\n  \
     ferrowire run -d sim:ferrowire1.sock -v -- ib_write_bw localhost\n  \
-    ferrowire run --observe -- ibv_devinfo")]
+    ferrowire run --observe -- ibv_devinfo\n  \
+    ferrowire run --tap fw0 -- rping -s -a 10.9.0.2")]
 pub struct RunArgs {
     /// Say on the standard error which card the program gets, and why a call fails
     #[arg(short, long)]
@@ -37,6 +38,13 @@ pub struct RunArgs {
     /// Only let the program query cards, also those that other processes have
     #[arg(long)]
     observe: bool,
+    /// Give the kernel of this machine an interface on the card's port: this TAP interface, which is made if it is not there and that is allowed
+    ///
+    /// Its addresses are the card's, and its frames go over the card: ping, sockets, getifaddrs and routes of the kernel work on the port. One that
+    /// root has made with `ip tuntap add NAME mode tap user USER` needs no rights; to make one takes CAP_NET_ADMIN. The program gets it when it opens
+    /// the card, and no other process has it meanwhile.
+    #[arg(long, value_name = "NAME", conflicts_with = "observe")]
+    tap: Option<String>,
     /// Folder of the libraries, if none of those
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     libraries: Option<PathBuf>,
@@ -84,6 +92,9 @@ pub fn run(common: &Common, args: &RunArgs) -> Result<(), Failure> {
     }
     if args.verbose {
         command.env("FERROWIRE_LOG", "1");
+    }
+    if let Some(tap) = &args.tap {
+        command.env("FERROWIRE_TAP", tap);
     }
     if args.observe {
         command.env("FERROWIRE_OBSERVE", "1");

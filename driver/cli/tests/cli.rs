@@ -256,3 +256,22 @@ fn run_refuses_a_program_of_another_architecture_before_it_starts() {
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn a_program_is_told_which_tap_interface_it_gets() {
+    let folder = std::env::temp_dir().join(format!("ferrowire-tap-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("libibverbs.so.1"), "").unwrap();
+    let run = |more: &[&str]| {
+        let folder = folder.to_str().unwrap();
+        let program = ["--", "sh", "-c", "echo \"<$FERROWIRE_TAP>\""];
+        said(&ferrowire_with("sim:a,sim:b", &[&["run", "--libraries", folder], more, &program].concat()))
+    };
+    let (code, out, err) = run(&["--tap", "fw7"]);
+    assert_eq!((code, out.as_str()), (0, "<fw7>\n"), "{err}");
+    assert_eq!(run(&[]).1, "<>\n");
+    // A card that is only observed has no frames for it.
+    let (code, _, err) = run(&["--tap", "fw7", "--observe"]);
+    assert!(code == 2 && err.contains("--observe"), "{err}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}

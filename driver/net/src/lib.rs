@@ -12,6 +12,8 @@
 //! - [`connect_exchange`]: both programs tell each other their ends over a stream, this stack's or any other;
 //! - [`Cm`]: the RDMA communication manager over QP1, whose messages Linux' `rdma_cm` speaks, too.
 //!
+//! [`Bridge`] connects the raw queue pair with a TAP interface, beside the stack: then the kernel of this machine has an interface on the card's port.
+//!
 //! These have no thread. The stack and the manager answer others while a thread of the program waits in one of their methods or calls `poll`: a program that
 //! does neither for long is not there for its neighbours. [`rdma`] has the stack and the manager behind a thread, with operations that do not wait and an event
 //! queue with a file, as `librdmacm` has them; it also finds datagram services. Waits are bounded by the clock of the card's bus, which for a card that this
@@ -54,11 +56,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod bridge;
 pub mod cm;
 mod echo;
 mod error;
 pub mod exchange;
 mod gsi;
+mod guard;
 mod link;
 pub mod mad;
 mod neighbour;
@@ -67,6 +71,7 @@ mod stack;
 mod tcp;
 mod vlan;
 
+pub use bridge::{Bridge, Bridged, Counts, Tap};
 pub use cm::{Cm, CmConnection, CmListener, CmOptions, CmRequest};
 pub use error::{Error, Result};
 pub use exchange::{connect_exchange, exchange, LocalEnd, RcOptions, RemoteEnd};

@@ -25,6 +25,14 @@ pub trait Link: Send {
     /// The card fails.
     fn has_room(&mut self) -> ferrowire::Result<bool>;
 
+    /// How many frames can be sent now, as far as the link knows.
+    ///
+    /// # Errors
+    /// The card fails.
+    fn room(&mut self) -> ferrowire::Result<usize> {
+        self.has_room().map(usize::from)
+    }
+
     /// Sends a frame; it is copied.
     ///
     /// # Errors
@@ -36,6 +44,14 @@ pub trait Link: Send {
     /// # Errors
     /// The card fails.
     fn arm(&mut self) -> ferrowire::Result<()> {
+        Ok(())
+    }
+
+    /// Does what the link has to do beside. The stack calls it once each time that it is polled, after it has taken and sent what it could.
+    ///
+    /// # Errors
+    /// The card fails.
+    fn turn(&mut self) -> ferrowire::Result<()> {
         Ok(())
     }
 
@@ -112,6 +128,14 @@ impl RawLink {
         let (places, events) = (places.into(), events.is_some());
         Ok(Self { context, sends, receives, qp, inbox, outbox, sending: 0, next: 0, places, events })
     }
+
+    /// Takes the places of frames that have left.
+    fn reap(&mut self) -> ferrowire::Result<()> {
+        let mut some = [Completion::default(); 16];
+        let n = self.sends.poll(&mut some)?;
+        self.sending -= n as u64;
+        some[..n].iter().try_for_each(|done| check("send frame", RAW, done))
+    }
 }
 
 /// The work requests of the raw queue pair and of QP1 are the driver's own: one fails only with its queue pair, and then all others do, too.
@@ -145,12 +169,16 @@ impl Link for RawLink {
 
     fn has_room(&mut self) -> ferrowire::Result<bool> {
         if self.sending == self.places {
-            let mut some = [Completion::default(); 16];
-            let n = self.sends.poll(&mut some)?;
-            self.sending -= n as u64;
-            some[..n].iter().try_for_each(|done| check("send frame", RAW, done))?;
+            self.reap()?;
         }
         Ok(self.sending < self.places)
+    }
+
+    fn room(&mut self) -> ferrowire::Result<usize> {
+        if self.sending > 0 {
+            self.reap()?;
+        }
+        Ok((self.places - self.sending) as usize)
     }
 
     fn send(&mut self, frame: &[u8]) -> ferrowire::Result<()> {

@@ -179,6 +179,29 @@ fn cidr(ip: IpAddr, config: &Config) -> IpCidr {
     IpCidr::new(ip.into(), prefix)
 }
 
+/// The bits in which two addresses of a family differ, from the first such bit on.
+fn distance(a: IpAddr, b: IpAddr) -> u32 {
+    let bits = |ip| match ip {
+        IpAddr::V4(ip) => u128::from(u32::from(ip)),
+        IpAddr::V6(ip) => u128::from(ip),
+    };
+    u128::BITS - (bits(a) ^ bits(b)).leading_zeros()
+}
+
+/// Those that a stack can have.
+fn single(ip: &IpAddr) -> bool {
+    !ip.is_multicast() && !ip.is_unspecified() && *ip != IpAddr::V4(Ipv4Addr::BROADCAST)
+}
+
+/// Those of these addresses that a stack can have, if it can have them all.
+fn checked(addresses: &[IpAddr]) -> Result<Vec<IpAddr>> {
+    let addresses: Vec<IpAddr> = addresses.iter().copied().filter(single).collect();
+    match addresses.len() > MAX_ADDRESSES {
+        true => Err(Error::TooManyAddresses { found: addresses.len(), limit: MAX_ADDRESSES }),
+        false => Ok(addresses),
+    }
+}
+
 impl Stack {
     pub(crate) fn now(&self) -> Duration {
         self.device.link.now() * self.config.speed
@@ -196,6 +219,8 @@ impl Stack {
             }
         }
         iface.poll_egress(instant, device, sockets);
+        let turned = device.link.turn();
+        let _ = device.of(turned);
         let ended = |sockets: &SocketSet<'_>, handle| {
             let state = sockets.get::<tcp::Socket<'_>>(handle).state();
             matches!(state, tcp::State::Closed | tcp::State::TimeWait)
@@ -210,9 +235,11 @@ impl Stack {
     /// An own address from which `ip` is reached, and who is asked for the way there.
     fn hop(&self, operation: &'static str, ip: IpAddr) -> Result<(IpAddr, IpAddr)> {
         let family = |own: &&IpAddr| own.is_ipv6() == ip.is_ipv6();
+        // Of several, the one with the longest prefix in common (RFC 6724, 5, rule 8); of equals the first.
         let near = |to: IpAddr| {
             let on_link = |own: &&IpAddr| cidr(**own, &self.config).contains_addr(&to.into());
-            self.device.own.iter().filter(family).find(on_link).copied()
+            let own = self.device.own.iter().filter(family).filter(on_link);
+            own.min_by_key(|own| distance(**own, to)).copied()
         };
         self.device.own.iter().find(family).ok_or(Error::NoAddress { operation, peer: ip })?;
         if let Some(own) = near(ip) {
@@ -297,12 +324,7 @@ impl Net {
         seed: u64,
         config: Config,
     ) -> Result<Self> {
-        let broadcast = IpAddr::V4(Ipv4Addr::BROADCAST);
-        let single = |ip: &&IpAddr| !ip.is_multicast() && !ip.is_unspecified() && **ip != broadcast;
-        let addresses: Vec<IpAddr> = addresses.iter().filter(single).copied().collect();
-        if addresses.len() > MAX_ADDRESSES {
-            return Err(Error::TooManyAddresses { found: addresses.len(), limit: MAX_ADDRESSES });
-        }
+        let addresses = checked(addresses)?;
         let link: Box<dyn Link> = match config.vlan {
             Some(tci) => Box::new(Tagged::new(link, tci)),
             None => link,
@@ -491,6 +513,23 @@ impl Net {
     /// The own addresses.
     pub fn addresses(&self) -> Vec<IpAddr> {
         self.lock().device.own.clone()
+    }
+
+    /// Gives the stack other addresses in place of those that it has. Connections of addresses that go are left to their time-outs.
+    ///
+    /// # Errors
+    /// There are too many: the stack keeps those that it has.
+    pub fn set_addresses(&self, addresses: &[IpAddr]) -> Result<()> {
+        let addresses = checked(addresses)?;
+        let mut stack = self.lock();
+        let Stack { iface, config, device, .. } = &mut *stack;
+        iface.update_ip_addrs(|all| {
+            all.clear();
+            // There is room, as was seen above.
+            all.extend(addresses.iter().map(|ip| cidr(*ip, config)));
+        });
+        device.own = addresses;
+        Ok(())
     }
 
     /// The own MAC address.

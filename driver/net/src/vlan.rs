@@ -53,6 +53,10 @@ impl Link for Tagged {
         self.link.has_room()
     }
 
+    fn room(&mut self) -> ferrowire::Result<usize> {
+        self.link.room()
+    }
+
     fn send(&mut self, frame: &[u8]) -> ferrowire::Result<()> {
         let (front, rest) = frame.split_at(AT.min(frame.len()));
         let tag = [eth::ethertype::VLAN.to_be_bytes(), self.tci.to_be_bytes()].concat();
@@ -61,6 +65,10 @@ impl Link for Tagged {
 
     fn arm(&mut self) -> ferrowire::Result<()> {
         self.link.arm()
+    }
+
+    fn turn(&mut self) -> ferrowire::Result<()> {
+        self.link.turn()
     }
 
     fn max_frame(&self) -> usize {

@@ -5,15 +5,17 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use ferrowire::{Bus, Capabilities, EventQueue, PortStatus};
 use ferrowire_cards::{gids, Place};
 
+use crate::abi::IBV_EVENT_GID_CHANGE;
 use crate::cm::Manager;
 use crate::context::Context;
 use crate::cq::Cq;
+use crate::events;
 use crate::failure::{Failure, Result};
 use crate::fork::{Files, INHERITED};
 use crate::log::say;
@@ -21,6 +23,7 @@ use crate::neighbour::Neighbours;
 use crate::qp::Qp;
 use crate::service;
 use crate::srq::Srq;
+use crate::tap::{self, Interface};
 
 /// Longest wait for a command: a simulated card on a busy machine is slow.
 const COMMAND: Duration = Duration::from_secs(60);
@@ -59,8 +62,8 @@ pub struct Card {
     pub context: ferrowire::Context,
     /// Its MAC address.
     pub mac: [u8; 6],
-    /// Its addresses, in the order of their GID indices.
-    pub gids: Vec<IpAddr>,
+    /// Its addresses, in the order of their GID indices. New ones come at the end, and none goes.
+    gids: RwLock<Vec<IpAddr>>,
     /// Its neighbours on the wire.
     pub neighbours: Neighbours,
     /// What the service thread reads: asynchronous events, and those of completion queues with a channel.
@@ -95,7 +98,13 @@ pub fn forget_parent() {
 
 impl Card {
     /// Opens the card of a bus, gives it its addresses, and starts the thread that reads its events. `files` are those of the bus.
-    pub fn open(bus: Box<dyn Bus>, files: Files, place: &Place) -> Result<&'static Self> {
+    /// `interface` is the TAP interface that it gets.
+    pub fn open(
+        bus: Box<dyn Bus>,
+        files: Files,
+        place: &Place,
+        interface: Option<Interface>,
+    ) -> Result<&'static Self> {
         let lifeline = bus.lifeline().map_err(ferrowire::Error::from)?;
         let options =
             ferrowire::ContextOptions { command_timeout: COMMAND, ..ferrowire::ContextOptions::default() };
@@ -103,15 +112,20 @@ impl Card {
         let mac = address(context.mac(), place)?;
         if mac != context.mac() {
             context.set_mac(mac)?;
-            say!("{place}: MAC address {}", mac.map(|byte| format!("{byte:02x}")).join(":"));
+            say!("{place}: MAC address {}", text(mac));
         }
+        interface.iter().for_each(|interface| interface.start(mac));
+        let kernel = interface.as_ref().map(Interface::addresses).unwrap_or_default();
         let key = gids::key(place);
         let kept = gids::load().map(|mut kept| kept.remove(&key).unwrap_or_default());
         let kept = kept.unwrap_or_else(|error| {
             say!("{error}; going on without it");
             Vec::new()
         });
-        let all = gids::merged(mac, context.addresses(), kept, context.capabilities().ipv6);
+        let ipv6 = context.capabilities().ipv6;
+        let fixed = gids::merged(mac, context.addresses(), kept, ipv6);
+        let all =
+            gids::merged(mac, fixed.iter().copied().chain(tap::gids(&kernel)).collect(), Vec::new(), ipv6);
         let mut added = Vec::new();
         for ip in all {
             match context.add_gid(ip, None) {
@@ -119,17 +133,17 @@ impl Card {
                 Err(error) => say!("{place}: the card does not take {ip}: {error}"),
             }
         }
-        if added.is_empty() {
+        if added.is_empty() && interface.is_none() {
             say!("{place}: the card has no address: give it one with --ip of the simulator, or `ferrowire gids add`");
         }
         let events = context.create_async_eq(events_of(context.capabilities()))?;
-        let neighbours = Neighbours::new(&context, mac, &added, &events);
+        let neighbours = Neighbours::new(&context, mac, fixed, &added, &events, interface)?;
         // Before the card is there for good: without a thread it is given up.
         let start = service::prepare(lifeline)?;
         let card: &'static Self = Box::leak(Box::new(Self {
             context,
             mac,
-            gids: added,
+            gids: RwLock::new(added),
             neighbours,
             events,
             cm: Manager::default(),
@@ -193,9 +207,40 @@ impl Card {
         Ok(self.context.port()?)
     }
 
+    /// Its addresses, in the order of their GID indices.
+    pub fn gids(&self) -> Vec<IpAddr> {
+        self.gids.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The GID of an index, if the card has it.
     pub fn gid(&self, index: usize) -> Option<Ipv6Addr> {
-        self.gids.get(index).map(|ip| gids::as_v6(*ip))
+        self.gids().get(index).map(|ip| gids::as_v6(*ip))
+    }
+
+    /// Follows the addresses of the TAP interface, if it has one and they have changed. New ones become GIDs. Those that go stay GIDs, for queue pairs may use
+    /// them, but nothing answers for them.
+    pub fn follow(&self) {
+        let Some(kernel) = self.neighbours.changed() else { return };
+        let mut all = self.gids();
+        let known = all.len();
+        let ipv6 = self.context.capabilities().ipv6;
+        for ip in tap::gids(&kernel).filter(|ip| ipv6 || ip.is_ipv4()) {
+            if all.contains(&ip) {
+                continue;
+            }
+            match self.context.add_gid(ip, None) {
+                Ok(()) => all.push(ip),
+                Err(error) => say!("the card does not take {ip}: {error}"),
+            }
+        }
+        ah::set_packets(all.iter().any(IpAddr::is_ipv4));
+        let is_new = all.len() > known;
+        (*self.gids.write().unwrap_or_else(PoisonError::into_inner)).clone_from(&all);
+        self.neighbours.follow(&all, &kernel);
+        if is_new {
+            say!("addresses of the TAP interface: {:?}", &all[known..]);
+            events::port_event(self, IBV_EVENT_GID_CHANGE);
+        }
     }
 }
 
@@ -224,6 +269,11 @@ pub fn address(own: [u8; 6], place: &Place) -> Result<[u8; 6]> {
             Ok(made(&machine, place.to_string().as_bytes()))
         }
     }
+}
+
+/// A MAC address as it is written.
+pub fn text(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
 fn parse(text: &str) -> Option<[u8; 6]> {

@@ -148,7 +148,7 @@ impl Context {
     pub fn gids(&self) -> Result<Vec<Ipv6Addr>> {
         self.own()?;
         Ok(match &self.backend {
-            Backend::Card(card) => card.gids.iter().map(|ip| gids::as_v6(*ip)).collect(),
+            Backend::Card(card) => card.gids().into_iter().map(gids::as_v6).collect(),
             Backend::Observer(observer) => lock(observer).gids.iter().map(|ip| gids::as_v6(*ip)).collect(),
         })
     }

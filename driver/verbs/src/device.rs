@@ -29,6 +29,7 @@ use crate::fork::{self, Files};
 use crate::log::say;
 use crate::query::text;
 use crate::raw::{object, Raw};
+use crate::tap::Interface;
 
 /// The environment variable that names the candidates.
 pub const DEVICE: &str = "FERROWIRE_DEVICE";
@@ -149,11 +150,14 @@ impl Device {
     /// Opens the card, or gives the one that is open.
     pub fn card(&'static self) -> Result<&'static Card> {
         let mut state = self.state();
-        let (bus, files) = match std::mem::replace(&mut *state, State::Listed) {
-            State::Open(card) if !card.is_dead() => {
-                *state = State::Open(card);
+        if let State::Open(card) = &*state {
+            if !card.is_dead() {
                 return Ok(card);
             }
+        }
+        // First, for a card without its interface stays claimed.
+        let interface = Interface::wanted()?;
+        let (bus, files) = match std::mem::replace(&mut *state, State::Listed) {
             State::Claimed(bus, files) => (bus, files),
             // A card that is gone may be back.
             State::Listed | State::Open(_) => {
@@ -162,7 +166,7 @@ impl Device {
                 (bus, files)
             }
         };
-        let card = Card::open(bus, files, &self.place)?;
+        let card = Card::open(bus, files, &self.place, interface)?;
         *state = State::Open(card);
         Ok(card)
     }

@@ -147,6 +147,8 @@ fn name(errno: Errno) -> String {
         (Errno::NOENT, "ENOENT"),
         (Errno::IO, "EIO"),
         (Errno::AGAIN, "EAGAIN"),
+        (Errno::ACCESS, "EACCES"),
+        (Errno::NAMETOOLONG, "ENAMETOOLONG"),
         (Errno::NOMEM, "ENOMEM"),
         (Errno::FAULT, "EFAULT"),
         (Errno::BUSY, "EBUSY"),

@@ -14,7 +14,7 @@
 //! | `pd`, `parent`, `mr`, `mw`, `null`, `memory`, `ah`, `lids` | domains, memory, addresses |
 //! | `cq`, `cq_ex`, `channel`, `events`, `queue` | completions and events |
 //! | `qp`, `modify`, `post`, `qp_ex`, `srq` | queue pairs |
-//! | `service`, `neighbour`, `fork` | what the kernel does for other devices |
+//! | `service`, `neighbour`, `tap`, `fork` | what the kernel does for other devices |
 //! | `strings`, `unsupported` | the rest |
 //! | `cm` | functions of librdmacm: its own page says which file has which |
 //! | `kern` | structures of the kernel: functions that stock librdmacm imports; ours needs none of them |
@@ -60,6 +60,7 @@ mod service;
 mod srq;
 mod strings;
 mod sys;
+mod tap;
 mod unsupported;
 
 #[doc(hidden)]

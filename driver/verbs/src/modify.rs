@@ -176,12 +176,12 @@ pub fn source_port(flow_label: u32, own: u32, peer: u32) -> u16 {
 /// The way that an address of verbs names.
 pub fn address_vector(card: &Card, attr: &ibv_ah_attr) -> Result<AddressVector> {
     let grh = &match attr.is_global {
-        0 => lids::route(&card.gids.iter().map(|ip| gids::as_v6(*ip)).collect::<Vec<_>>(), attr.dlid)?,
+        0 => lids::route(&card.gids().into_iter().map(gids::as_v6).collect::<Vec<_>>(), attr.dlid)?,
         _ => attr.grh,
     };
     check_port(attr.port_num.into())?;
     let own = card.gid(grh.sgid_index.into()).ok_or_else(|| {
-        let why = format!("sgid_index {}: the port has {} GIDs", grh.sgid_index, card.gids.len());
+        let why = format!("sgid_index {}: the port has {} GIDs", grh.sgid_index, card.gids().len());
         Failure::text(Errno::INVAL, why)
     })?;
     // SAFETY: all its bytes are numbers.

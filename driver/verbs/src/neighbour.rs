@@ -6,19 +6,24 @@
 //!
 //! A card has one raw Ethernet queue pair. If the program makes one (`IBV_QPT_RAW_PACKET`), the library gives its own up: from then on the card itself
 //! answers peers, if it has the feature `neighbour_responder`, or the program does.
+//!
+//! With a TAP interface ([`crate::tap`]) the kernel of this machine has the port, too: a [`Bridge`] between the queue pair and the stack shares the frames,
+//! and the service thread moves those of the interface.
 
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use ferrowire::{EventQueue, ProtectionDomain};
 use ferrowire_cards::gids;
-use ferrowire_net::{Config, Net, RawLink};
+use ferrowire_net::{Bridge, Bridged, Config, Link, Net, RawLink};
 use rustix::io::Errno;
 
 use crate::failure::{Failure, Result};
 use crate::log::say;
+use crate::tap::Interface;
 
 /// Frames that wait in memory each way.
 const FRAMES: u32 = 64;
@@ -31,11 +36,68 @@ pub struct Neighbours {
     context: ferrowire::Context,
     events: EventQueue,
     mac: [u8; 6],
-    own: Vec<IpAddr>,
+    /// Addresses that the stack has: not all of the card's, if they are too many or the TAP interface has lost them.
+    own: Mutex<Vec<IpAddr>>,
+    /// Addresses that the card has without the TAP interface.
+    fixed: Vec<IpAddr>,
+    tap: Option<Attached>,
     /// Read by threads that use it, each as long as it does.
     stack: RwLock<Stack>,
     /// The connection manager has it, too.
     kept: AtomicBool,
+}
+
+/// The TAP interface, if there is one.
+struct Attached {
+    interface: Interface,
+    bridged: Bridged,
+    /// The stack has failed, and no frames move any more.
+    failed: AtomicBool,
+    /// Lost frames at which the log says so next.
+    next: AtomicU64,
+}
+
+/// What the service thread waits for beside the card: frames and addresses of the TAP interface.
+pub struct Waits<'a>(&'a Attached);
+
+impl Waits<'_> {
+    /// Whether more frames may be there already.
+    pub fn are_over(&self) -> bool {
+        self.0.lives() && self.0.bridged.has_more()
+    }
+
+    /// The files that say so.
+    pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let Attached { interface, bridged, .. } = self.0;
+        let frames = (self.0.lives() && !bridged.is_blocked()).then(|| interface.frames());
+        frames.into_iter().chain([interface.watch()])
+    }
+
+    /// Whether no file says it: frames wait until the card has sent others.
+    pub fn limited(&self) -> bool {
+        self.0.lives() && self.0.bridged.is_blocked()
+    }
+}
+
+impl Attached {
+    fn lives(&self) -> bool {
+        !self.failed.load(Ordering::Relaxed) && !self.bridged.is_gone()
+    }
+
+    /// Says which frames were lost, whenever they are twice as many as the last time.
+    fn say_losses(&self) {
+        let (counts, next) = (self.bridged.counts(), self.next.load(Ordering::Relaxed));
+        if counts.dropped() >= next {
+            self.next.store(2 * counts.dropped(), Ordering::Relaxed);
+            say!(
+                "{}: lost {} frames that the kernel did not take, {} of a bad length, and {} that may be RoCE",
+                self.interface.name,
+                counts.dropped_by_tap,
+                counts.bad_length,
+                counts.roce
+            );
+        }
+    }
 }
 
 enum Stack {
@@ -48,23 +110,87 @@ enum Stack {
 }
 
 impl Neighbours {
-    /// Over the card's raw Ethernet queue pair, whose events go to `events`.
-    pub fn new(context: &ferrowire::Context, mac: [u8; 6], own: &[IpAddr], events: &EventQueue) -> Self {
+    /// Over the card's raw Ethernet queue pair, whose events go to `events`. The card's addresses are `all`; `fixed` are those that do not come of the
+    /// TAP interface.
+    ///
+    /// # Errors
+    /// With an interface: the card has no such queue pair.
+    pub fn new(
+        context: &ferrowire::Context,
+        mac: [u8; 6],
+        fixed: Vec<IpAddr>,
+        all: &[IpAddr],
+        events: &EventQueue,
+        interface: Option<Interface>,
+    ) -> Result<Self> {
         if context.capabilities().neighbour_responder {
             if let Err(error) = context.set_neighbour_responder(true) {
                 say!("{error}");
             }
         }
-        let new = Self {
+        if all.len() > ADDRESSES {
+            say!("of the card's {} addresses the first {ADDRESSES} are answered for", all.len());
+        }
+        let mut new = Self {
             context: context.clone(),
             events: events.clone(),
             mac,
-            own: own.to_vec(),
+            own: Mutex::new(all[..all.len().min(ADDRESSES)].to_vec()),
+            fixed,
+            tap: None,
             stack: RwLock::new(Stack::Lent),
             kept: AtomicBool::new(false),
         };
-        *new.alone() = new.start();
-        new
+        let Some(interface) = interface else {
+            *new.alone() = new.start();
+            return Ok(new);
+        };
+        let kernel = interface.addresses();
+        let bridged = new.attach(&interface).map_err(|error| {
+            let why =
+                format!("{}: frames of it need the card's raw Ethernet queue pair: {error}", interface.name);
+            Failure::text(Failure::from(error).errno, why)
+        })?;
+        let (failed, next) = (AtomicBool::new(false), AtomicU64::new(1));
+        new.tap = Some(Attached { interface, bridged, failed, next });
+        new.follow(all, &kernel);
+        Ok(new)
+    }
+
+    /// Takes the raw Ethernet queue pair, for the stack and the interface.
+    fn attach(&self, interface: &Interface) -> ferrowire_net::Result<Bridged> {
+        let (bridge, bridged) = Bridge::new(Box::new(self.link()?), Box::new(interface.tap()))?;
+        *self.alone() = Stack::Running(self.over(Box::new(bridge))?);
+        Ok(bridged)
+    }
+
+    fn own(&self) -> Vec<IpAddr> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The addresses that the kernel has at the TAP interface, if there is one and they may have changed.
+    pub fn changed(&self) -> Option<Vec<IpAddr>> {
+        let tap = self.tap.as_ref()?;
+        tap.interface.has_changed().then(|| tap.interface.addresses())
+    }
+
+    /// The card has the addresses `all` by now, and the kernel has `kernel` at the TAP interface.
+    pub fn follow(&self, all: &[IpAddr], kernel: &[IpAddr]) {
+        let Some(tap) = &self.tap else { return };
+        let lasting = |ip: &&IpAddr| self.fixed.contains(ip) || kernel.contains(ip);
+        let own: Vec<IpAddr> = all.iter().filter(lasting).take(ADDRESSES).copied().collect();
+        // First the kernel is left to answer, then the stack has its addresses: in no order is a question answered twice.
+        tap.bridged.set_alone(own.iter().filter(|ip| !kernel.contains(ip)).copied().collect());
+        if let Stack::Running(net) = &*self.stack() {
+            // There are not too many.
+            let _ = net.set_addresses(&own);
+        }
+        *self.own.lock().unwrap_or_else(PoisonError::into_inner) = own;
+    }
+
+    /// What the service thread waits for beside the card, if there is a TAP interface.
+    pub fn waits(&self) -> Option<Waits<'_>> {
+        self.tap.as_ref().map(Waits)
     }
 
     fn stack(&self) -> RwLockReadGuard<'_, Stack> {
@@ -76,30 +202,31 @@ impl Neighbours {
         self.stack.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn link(&self) -> ferrowire::Result<RawLink> {
+        let pd: ProtectionDomain = self.context.alloc_pd()?;
+        RawLink::with_events(&self.context, &pd, FRAMES, Some(&self.events))
+    }
+
+    /// A stack over a link.
+    fn over(&self, link: Box<dyn Link>) -> ferrowire_net::Result<Net> {
+        let seed = (0..3).try_fold(0u64, |seed, _| {
+            Ok::<_, ferrowire::Error>(seed << 24 ^ u64::from(self.context.random_psn()?.get()))
+        })?;
+        // Peers are on the link, whatever their addresses: the card's own have no prefix length.
+        let config = Config {
+            prefix_v4: 0,
+            prefix_v6: 0,
+            neighbour_timeout: Duration::from_millis(500),
+            ..Config::default()
+        };
+        let net = Net::over(link, self.mac, &self.own(), seed, config)?;
+        net.arm()?;
+        Ok(net)
+    }
+
     /// Takes the raw Ethernet queue pair.
     fn start(&self) -> Stack {
-        let begin = || -> ferrowire_net::Result<Net> {
-            let pd: ProtectionDomain = self.context.alloc_pd()?;
-            let link = RawLink::with_events(&self.context, &pd, FRAMES, Some(&self.events))?;
-            let seed = (0..3).try_fold(0u64, |seed, _| {
-                Ok::<_, ferrowire::Error>(seed << 24 ^ u64::from(self.context.random_psn()?.get()))
-            })?;
-            // Peers are on the link, whatever their addresses: the card's own have no prefix length.
-            let config = Config {
-                prefix_v4: 0,
-                prefix_v6: 0,
-                neighbour_timeout: Duration::from_millis(500),
-                ..Config::default()
-            };
-            if self.own.len() > ADDRESSES {
-                say!("of the card's {} addresses the first {ADDRESSES} are answered for", self.own.len());
-            }
-            let own = &self.own[..self.own.len().min(ADDRESSES)];
-            let net = Net::over(Box::new(link), self.mac, own, seed, config)?;
-            net.arm()?;
-            Ok(net)
-        };
-        match begin() {
+        match self.link().map_err(Into::into).and_then(|link| self.over(Box::new(link))) {
             Ok(net) => Stack::Running(net),
             Err(error) => {
                 say!("no IP stack, so peers are found by link-local GIDs only: {error}");
@@ -112,16 +239,22 @@ impl Neighbours {
     pub fn turn(&self) {
         if let Stack::Running(net) = &*self.stack() {
             // Armed before the last look: what comes after the look raises an event, and what came before it is seen.
-            if let Err(error) = net.poll().and_then(|()| net.arm()).and_then(|()| net.poll()) {
-                say!("IP stack: {error}");
+            let turned = net.poll().and_then(|()| net.arm()).and_then(|()| net.poll());
+            let Some(tap) = self.tap.as_ref().filter(|tap| !tap.failed.load(Ordering::Relaxed)) else {
+                return turned.unwrap_or_else(|error| say!("IP stack: {error}"));
+            };
+            if let Err(error) = turned {
+                tap.failed.store(true, Ordering::Relaxed);
+                say!("IP stack: {error}; {} has no frames any more", tap.interface.name);
             }
+            tap.say_losses();
         }
     }
 
     /// The MAC address to which packets for a GID go. A link-local one is made of it, as Linux does; for any other the peer is asked.
     pub fn resolve(&self, gid: Ipv6Addr) -> Result<[u8; 6]> {
         let ip = gid.to_canonical();
-        if self.own.contains(&ip) {
+        if self.own().contains(&ip) {
             return Ok(self.mac);
         }
         if let Some(mac) = gids::link_local_mac(gid) {
@@ -168,9 +301,16 @@ impl Neighbours {
     pub fn lend<T>(&self, make: impl FnOnce() -> Result<T>) -> Result<T> {
         // Threads that ask for a neighbour have it until they are answered, or their time is over.
         let mut stack = self.alone();
-        if self.kept.load(Ordering::Relaxed) {
+        if self.kept.load(Ordering::Relaxed) && self.tap.is_none() {
             let why = "the connection manager of this process has the card's raw Ethernet queue pair";
             return Err(Failure::new(Errno::BUSY, why));
+        }
+        if let Some(tap) = &self.tap {
+            let why = format!(
+                "{} has the card's raw Ethernet queue pair; run the program without --tap",
+                tap.interface.name
+            );
+            return Err(Failure::text(Errno::BUSY, why));
         }
         if matches!(*stack, Stack::Lent) {
             let why = "the card has one raw Ethernet queue pair, and the program has made it already";

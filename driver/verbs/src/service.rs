@@ -6,7 +6,7 @@
 //!                             ^           +-> completion channels (`fd`)
 //!                             |           +-> frames of the raw Ethernet queue pair: ARP, neighbour discovery, echoes
 //!                             |           +-> messages of QP1: the thread of the connection manager is woken
-//!                    end of the connection
+//!                    end of the connection, frames and addresses of the TAP interface
 //! ```
 //!
 //! The thread sleeps until the card raises the queue's interrupt. It is no part of the data path: posting and polling go from the program's threads to
@@ -16,7 +16,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
 use ferrowire::{Event, EventKind};
-use rustix::event::{poll, PollFd, PollFlags};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::abi::IBV_EVENT_DEVICE_FATAL;
@@ -24,6 +24,7 @@ use crate::card::Card;
 use crate::events;
 use crate::failure::{Failure, Result};
 use crate::log::say;
+use crate::neighbour::Waits;
 use crate::sys::without_signals;
 
 /// Between two looks at a card that cannot raise interrupts.
@@ -90,7 +91,14 @@ fn turn(card: &Card, lifeline: Option<&OwnedFd>) -> ferrowire::Result<bool> {
     for event in &events[..count] {
         hand_on(card, event);
     }
-    if count > 0 {
+    // Frames of the interface have their turn however many events there are.
+    let waits = card.neighbours.waits();
+    if waits.is_some() {
+        card.neighbours.turn();
+        card.follow();
+    }
+    let again = waits.as_ref().is_some_and(Waits::are_over);
+    if count > 0 || again {
         return Ok(true);
     }
     let Some(interrupt) = card.events.interrupt_file() else {
@@ -102,10 +110,15 @@ fn turn(card: &Card, lifeline: Option<&OwnedFd>) -> ferrowire::Result<bool> {
     if let Some(lifeline) = lifeline {
         files.push(PollFd::from_borrowed_fd(lifeline.as_fd(), PollFlags::RDHUP));
     }
+    let mut limit = None;
+    if let Some(waits) = &waits {
+        files.extend(waits.files().map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)));
+        limit = waits.limited().then(|| Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK.subsec_nanos()) });
+    }
     // A failure of the call, such as EINTR, only costs a look.
-    let _ = poll(&mut files, None);
+    let _ = poll(&mut files, limit.as_ref());
     let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-    Ok(!files.get(1).is_some_and(|file| file.revents().intersects(gone)))
+    Ok(lifeline.is_none() || !files[1].revents().intersects(gone))
 }
 
 fn hand_on(card: &Card, event: &Event) {

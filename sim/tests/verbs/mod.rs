@@ -11,6 +11,7 @@ use crate::socket::rig::{Folder, Server, PATIENCE};
 
 mod connections;
 mod limits;
+mod tap;
 
 /// The root of the repository.
 fn root() -> PathBuf {

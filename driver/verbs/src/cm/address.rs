@@ -111,7 +111,7 @@ pub fn gid(ip: IpAddr) -> ibv_gid {
 /// A way as verbs have it, for `ibv_create_ah` and `ibv_modify_qp`.
 pub fn ah_attr(card: &Card, way: &AddressVector) -> ibv_ah_attr {
     let own = gids::as_v6(way.src_ip);
-    let index = card.gids.iter().position(|ip| gids::as_v6(*ip) == own).unwrap_or(0);
+    let index = card.gids().into_iter().position(|ip| gids::as_v6(ip) == own).unwrap_or(0);
     ibv_ah_attr {
         grh: ibv_global_route {
             dgid: gid(way.dst_ip),
