@@ -233,7 +233,6 @@ impl Card {
                 Err(error) => say!("the card does not take {ip}: {error}"),
             }
         }
-        ah::set_packets(all.iter().any(IpAddr::is_ipv4));
         let is_new = all.len() > known;
         (*self.gids.write().unwrap_or_else(PoisonError::into_inner)).clone_from(&all);
         self.neighbours.follow(&all, &kernel);
