@@ -4,7 +4,7 @@
 #ifndef FERROWIRE_REGS_H
 #define FERROWIRE_REGS_H
 
-#define FW_LAYOUT_HASH 0x88a3ccd034364f8dull
+#define FW_LAYOUT_HASH 0x27a63362b74429b4ull
 
 /* What the card is. A driver reads this first, and refuses a card whose layout hash it does not know. */
 #define FW_CSR_IDENTITY_MAGIC 0x0u
@@ -940,6 +940,11 @@
 #define FW_SEND_WQE_BIND_ACCESS_SHIFT 0u
 #define FW_SEND_WQE_BIND_ACCESS_WIDTH 8u
 #define FW_SEND_WQE_BIND_ACCESS_MASK 0xffull
+#define FW_SEND_WQE_BIND_TYPE_1_BYTE 21u
+#define FW_SEND_WQE_BIND_TYPE_1_SIZE 1u
+#define FW_SEND_WQE_BIND_TYPE_1_SHIFT 0u
+#define FW_SEND_WQE_BIND_TYPE_1_WIDTH 1u
+#define FW_SEND_WQE_BIND_TYPE_1_MASK 0x1ull
 #define FW_SEND_WQE_BIND_LENGTH_BYTE 24u
 #define FW_SEND_WQE_BIND_LENGTH_SIZE 8u
 #define FW_SEND_WQE_BIND_LENGTH_SHIFT 0u
@@ -1142,6 +1147,11 @@
 #define FW_CQE_GRH_SHIFT 4u
 #define FW_CQE_GRH_WIDTH 1u
 #define FW_CQE_GRH_MASK 0x10ull
+#define FW_CQE_IPV4_BYTE 15u
+#define FW_CQE_IPV4_SIZE 1u
+#define FW_CQE_IPV4_SHIFT 5u
+#define FW_CQE_IPV4_WIDTH 1u
+#define FW_CQE_IPV4_MASK 0x20ull
 #define FW_CQE_WQE_INDEX_BYTE 16u
 #define FW_CQE_WQE_INDEX_SIZE 2u
 #define FW_CQE_WQE_INDEX_SHIFT 0u
@@ -1806,6 +1816,11 @@
 #define FW_ALLOC_MW_PD_SHIFT 0u
 #define FW_ALLOC_MW_PD_WIDTH 24u
 #define FW_ALLOC_MW_PD_MASK 0xffffffull
+#define FW_ALLOC_MW_TYPE_1_BYTE 11u
+#define FW_ALLOC_MW_TYPE_1_SIZE 1u
+#define FW_ALLOC_MW_TYPE_1_SHIFT 0u
+#define FW_ALLOC_MW_TYPE_1_WIDTH 1u
+#define FW_ALLOC_MW_TYPE_1_MASK 0x1ull
 
 /* `CREATE_EQ`. */
 #define FW_CREATE_EQ_BYTES 64u

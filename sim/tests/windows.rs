@@ -700,7 +700,7 @@ fn windows_of_type_1_give_what_they_were_last_bound_to_by_whichever_queue_pair()
             let start = regions[region].address() + (at + first) as u64;
             let remote = RemoteAddress { address: start, rkey: key };
             let source = random.random_range(0..BYTES - count);
-            let sges = [from.sge(source as u64, count as u32)];
+            let sges = [from.sge(source, count as u32)];
             let wr = if writes { SendWr::write(2, &sges, remote) } else { SendWr::read(2, &sges, remote) };
             let grants = key == current && !beyond && access.contains(right);
             post(qp, &[wr]);

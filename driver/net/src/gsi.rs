@@ -173,7 +173,7 @@ impl Gsi for Qp1 {
             if done.src_qpn() == Some(GSI_QPN) && done.byte_len() as usize == bytes.len() {
                 let mut mad = [0; mad::BYTES];
                 mad.copy_from_slice(&bytes[GRH..]);
-                return Ok(Some((path(&bytes), mad)));
+                return Ok(Some((path(&bytes, done.is_ipv4() == Some(true)), mad)));
             }
         }
         Ok(None)
@@ -244,16 +244,16 @@ impl Gsi for Qp1 {
     }
 }
 
-/// Between whom a datagram went, by the 40 bytes before it (IBTA A17.4.5.2).
-fn path(bytes: &[u8; GRH + mad::BYTES]) -> Path {
+/// Between whom a datagram went, by the 40 bytes before it (IBTA A17.4.5.2), of the family that the completion tells (A17.4.5.1).
+fn path(bytes: &[u8; GRH + mad::BYTES], ipv4: bool) -> Path {
     let v6 = |at: usize| {
         let mut ip = [0; 16];
         ip.copy_from_slice(&bytes[at..at + 16]);
         IpAddr::from(ip)
     };
     let v4 = |at: usize| Ipv4Addr::new(bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]).into();
-    match bytes[0] >> 4 {
-        6 => Path { remote: v6(8), local: v6(24) },
-        _ => Path { remote: v4(32), local: v4(36) },
+    match ipv4 {
+        true => Path { remote: v4(32), local: v4(36) },
+        false => Path { remote: v6(8), local: v6(24) },
     }
 }
