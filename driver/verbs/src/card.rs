@@ -214,7 +214,8 @@ impl Card {
 
     /// The GID of an index, if the card has it.
     pub fn gid(&self, index: usize) -> Option<Ipv6Addr> {
-        self.gids().get(index).map(|ip| gids::as_v6(*ip))
+        let all = self.gids.read().unwrap_or_else(PoisonError::into_inner);
+        all.get(index).map(|ip| gids::as_v6(*ip))
     }
 
     /// Follows the addresses of the TAP interface, if it has one and they have changed. New ones become GIDs. Those that go stay GIDs, for queue pairs may use

@@ -51,7 +51,7 @@ pub struct Neighbours {
 struct Attached {
     interface: Interface,
     bridged: Bridged,
-    /// The stack has failed, and no frames move any more.
+    /// The stack has failed or the interface is gone, and no frames move any more.
     failed: AtomicBool,
     /// Lost frames at which the log says so next.
     next: AtomicU64,
@@ -81,7 +81,7 @@ impl Waits<'_> {
 
 impl Attached {
     fn lives(&self) -> bool {
-        !self.failed.load(Ordering::Relaxed) && !self.bridged.is_gone()
+        !self.failed.load(Ordering::Relaxed)
     }
 
     /// Says which frames were lost, whenever they are twice as many as the last time.
@@ -243,10 +243,13 @@ impl Neighbours {
             let Some(tap) = self.tap.as_ref().filter(|tap| !tap.failed.load(Ordering::Relaxed)) else {
                 return turned.unwrap_or_else(|error| say!("IP stack: {error}"));
             };
-            if let Err(error) = turned {
-                tap.failed.store(true, Ordering::Relaxed);
-                say!("IP stack: {error}; {} has no frames any more", tap.interface.name);
+            let name = &tap.interface.name;
+            if let Err(error) = &turned {
+                say!("IP stack: {error}; {name} has no frames any more");
+            } else if tap.bridged.is_gone() {
+                say!("{name}: the TAP interface was removed; start the program again if it is to have one");
             }
+            tap.failed.store(turned.is_err() || tap.bridged.is_gone(), Ordering::Relaxed);
             tap.say_losses();
         }
     }

@@ -16,9 +16,11 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <linux/if_tun.h>
+#include <linux/rtnetlink.h>
 
 #include "declarations.h"
 
@@ -324,11 +326,59 @@ static void errors(void)
 	is_the_ports(ctx, "fw9");
 }
 
+static void delete(const char *name)
+{
+	struct {
+		struct nlmsghdr head;
+		struct ifinfomsg about;
+	} message = {
+		.head = { .nlmsg_len = sizeof(message), .nlmsg_type = RTM_DELLINK, .nlmsg_flags = NLM_F_REQUEST },
+		.about = { .ifi_index = if_nametoindex(name) },
+	};
+	int any = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
+
+	CHECK(any >= 0 && send(any, &message, sizeof(message), 0) == sizeof(message));
+	close(any);
+	CHECK(!if_nametoindex(name));
+}
+
+/* The program and its card go on when the interface is removed, and have none of its addresses any more. */
+static void removed(void)
+{
+	struct sockaddr_in own = at("10.7.0.2", 0), lost = at("10.9.0.2", 0);
+	rdma_cm_id *id;
+
+	int file = attached("fw0");
+	OK(ioctl(file, TUNSETPERSIST, 1));
+	configure("fw0", "10.9.0.2");
+	close(file);
+	ibv_context *ctx = opened();
+	CHECK(ctx && has_gid(ctx, 2, "10.9.0.2"));
+	OK(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP));
+	OK(rdma_bind_addr(id, (struct sockaddr *)&lost));
+	OK(rdma_destroy_id(id));
+	delete("fw0");
+	OK(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP));
+	for (int tries = 0; !rdma_bind_addr(id, (struct sockaddr *)&lost); tries++) {
+		CHECK(tries < 100 * PATIENCE);
+		OK(rdma_destroy_id(id));
+		OK(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP));
+		usleep(10000);
+	}
+	IS(errno, EADDRNOTAVAIL);
+	OK(rdma_bind_addr(id, (struct sockaddr *)&own));
+	OK(rdma_destroy_id(id));
+	/* It waits for nothing all the time: a second costs less than a tenth. */
+	clock_t before = clock();
+	sleep(1);
+	CHECK(clock() - before < CLOCKS_PER_SEC / 10);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
 } cases[] = {
-	{ "traffic", traffic }, { "traces", traces }, { "errors", errors },
+	{ "traffic", traffic }, { "traces", traces }, { "errors", errors }, { "removed", removed },
 };
 
 int main(int argc, char **argv)
