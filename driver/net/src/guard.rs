@@ -21,9 +21,8 @@ const AUTHENTICATION: u8 = 51;
 pub(crate) fn refuses(frame: &[u8]) -> bool {
     let word = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
     let is_tag = |at: &usize| word(*at).is_some_and(|word| TAG_TYPES.contains(&word));
-    let places = (0..=TAGS).map(|tags| eth::BYTES - 2 + 4 * tags);
-    // The first that is no tag.
-    let Some(at) = places.skip_while(is_tag).next() else { return true };
+    let mut places = (0..=TAGS).map(|tags| eth::BYTES - 2 + 4 * tags);
+    let Some(at) = places.find(|at| !is_tag(at)) else { return true };
     let udp = match word(at) {
         Some(eth::ethertype::ROCE) => return true,
         Some(eth::ethertype::IPV4) => udp_of_ipv4(frame, at + 2),

@@ -7,10 +7,11 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ferrowire::{Context, ContextOptions};
 use ferrowire_net::{Config, Net, TcpStream};
 
 use super::{Program, Rig};
-use crate::socket::rig::{Node, PATIENCE};
+use crate::socket::rig::{connect, PATIENCE};
 
 /// `unshare` with what this user needs for interfaces of a namespace.
 fn apart() -> Command {
@@ -49,14 +50,13 @@ fn run(case: &str) -> Option<String> {
     Some(said)
 }
 
-/// The other side: a card with a stack.
-fn other(rig: &Rig) -> (Node, Net) {
-    let node = Node::open(&rig.server.sockets[0], 1);
-    for ip in [[10, 7, 0, 1], [10, 9, 0, 1]] {
-        node.context.add_gid(ip.into(), None).unwrap();
-    }
-    let net = Net::new(&node.context, &node.pd, Config::default()).unwrap();
-    (node, net)
+/// The other side: a card with a stack, and one address, from which it asks for both of this side's.
+fn other(rig: &Rig) -> Net {
+    let options = ContextOptions { command_timeout: PATIENCE, ..ContextOptions::default() };
+    let context = Context::open_with(connect(&rig.server.sockets[0]), options).unwrap();
+    context.add_gid([10, 9, 0, 1].into(), None).unwrap();
+    let pd = context.alloc_pd().unwrap();
+    Net::new(&context, &pd, Config { prefix_v4: 0, ..Config::default() }).unwrap()
 }
 
 /// Pings both of the first side's addresses, and sends bytes to a program there, which sends them back.
@@ -80,7 +80,7 @@ fn talk(net: &Net) {
 #[test]
 fn the_kernel_and_the_library_share_the_port_of_a_card() {
     let rig = Rig::of("tap", "traffic");
-    let (_node, net) = other(&rig);
+    let net = other(&rig);
     let Some(mut program) = start(&rig, "traffic") else { return };
     let ended = AtomicBool::new(false);
     let mut out = std::io::BufReader::new(program.0.stdout.take().unwrap());

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A TAP interface on a card's port, in a network namespace of its own: tap CASE CARD
  *
- * The card has 10.7.0.2, and the interface gets 10.9.0.2. The other card is a program's that has 10.7.0.1 and 10.9.0.1. A process that finds something
+ * The card has 10.7.0.2, and the interface gets 10.9.0.2. The other card is a program's that has 10.9.0.1. A process that finds something
  * wrong says where and ends with 1. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
