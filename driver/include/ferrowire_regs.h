@@ -4,7 +4,7 @@
 #ifndef FERROWIRE_REGS_H
 #define FERROWIRE_REGS_H
 
-#define FW_LAYOUT_HASH 0x27a63362b74429b4ull
+#define FW_LAYOUT_HASH 0x073a8f15c5d75659ull
 
 /* What the card is. A driver reads this first, and refuses a card whose layout hash it does not know. */
 #define FW_CSR_IDENTITY_MAGIC 0x0u
@@ -1339,6 +1339,62 @@
 #define FW_CREATE_CQ_DOORBELL_PAGE_WIDTH 16u
 #define FW_CREATE_CQ_DOORBELL_PAGE_MASK 0xffffull
 
+/* `MODIFY_CQ`: an armed queue tells when `count` entries of the kind that it is armed for are there, or `period_us` after the first of them, whichever is first. Count 0 or 1, or period 0: at once, as after `CREATE_CQ`. */
+#define FW_MODIFY_CQ_BYTES 64u
+#define FW_MODIFY_CQ_OPCODE_BYTE 0u
+#define FW_MODIFY_CQ_OPCODE_SIZE 1u
+#define FW_MODIFY_CQ_OPCODE_SHIFT 0u
+#define FW_MODIFY_CQ_OPCODE_WIDTH 8u
+#define FW_MODIFY_CQ_OPCODE_MASK 0xffull
+#define FW_MODIFY_CQ_TOKEN_BYTE 2u
+#define FW_MODIFY_CQ_TOKEN_SIZE 2u
+#define FW_MODIFY_CQ_TOKEN_SHIFT 0u
+#define FW_MODIFY_CQ_TOKEN_WIDTH 16u
+#define FW_MODIFY_CQ_TOKEN_MASK 0xffffull
+#define FW_MODIFY_CQ_OBJECT_BYTE 4u
+#define FW_MODIFY_CQ_OBJECT_SIZE 4u
+#define FW_MODIFY_CQ_OBJECT_SHIFT 0u
+#define FW_MODIFY_CQ_OBJECT_WIDTH 32u
+#define FW_MODIFY_CQ_OBJECT_MASK 0xffffffffull
+#define FW_MODIFY_CQ_COUNT_BYTE 20u
+#define FW_MODIFY_CQ_COUNT_SIZE 2u
+#define FW_MODIFY_CQ_COUNT_SHIFT 0u
+#define FW_MODIFY_CQ_COUNT_WIDTH 16u
+#define FW_MODIFY_CQ_COUNT_MASK 0xffffull
+#define FW_MODIFY_CQ_PERIOD_US_BYTE 22u
+#define FW_MODIFY_CQ_PERIOD_US_SIZE 2u
+#define FW_MODIFY_CQ_PERIOD_US_SHIFT 0u
+#define FW_MODIFY_CQ_PERIOD_US_WIDTH 16u
+#define FW_MODIFY_CQ_PERIOD_US_MASK 0xffffull
+
+/* `RESIZE_CQ`. The ring is where `CREATE_CQ` has it; doorbell page and event queue stay. */
+#define FW_RESIZE_CQ_BYTES 64u
+#define FW_RESIZE_CQ_OPCODE_BYTE 0u
+#define FW_RESIZE_CQ_OPCODE_SIZE 1u
+#define FW_RESIZE_CQ_OPCODE_SHIFT 0u
+#define FW_RESIZE_CQ_OPCODE_WIDTH 8u
+#define FW_RESIZE_CQ_OPCODE_MASK 0xffull
+#define FW_RESIZE_CQ_TOKEN_BYTE 2u
+#define FW_RESIZE_CQ_TOKEN_SIZE 2u
+#define FW_RESIZE_CQ_TOKEN_SHIFT 0u
+#define FW_RESIZE_CQ_TOKEN_WIDTH 16u
+#define FW_RESIZE_CQ_TOKEN_MASK 0xffffull
+#define FW_RESIZE_CQ_OBJECT_BYTE 4u
+#define FW_RESIZE_CQ_OBJECT_SIZE 4u
+#define FW_RESIZE_CQ_OBJECT_SHIFT 0u
+#define FW_RESIZE_CQ_OBJECT_WIDTH 32u
+#define FW_RESIZE_CQ_OBJECT_MASK 0xffffffffull
+#define FW_RESIZE_CQ_BASE_BYTE 8u
+#define FW_RESIZE_CQ_BASE_SIZE 8u
+#define FW_RESIZE_CQ_BASE_SHIFT 0u
+#define FW_RESIZE_CQ_BASE_WIDTH 64u
+#define FW_RESIZE_CQ_BASE_MASK 0xffffffffffffffffull
+#define FW_RESIZE_CQ_LOG2_ENTRIES_BYTE 16u
+#define FW_RESIZE_CQ_LOG2_ENTRIES_SIZE 1u
+#define FW_RESIZE_CQ_LOG2_ENTRIES_SHIFT 0u
+#define FW_RESIZE_CQ_LOG2_ENTRIES_WIDTH 8u
+#define FW_RESIZE_CQ_LOG2_ENTRIES_MASK 0xffull
+
 /* `REG_MR`. */
 #define FW_REG_MR_BYTES 64u
 #define FW_REG_MR_OPCODE_BYTE 0u
@@ -1944,6 +2000,14 @@
 #define FW_SRQ_SUMMARY_LIMIT_WIDTH 16u
 #define FW_SRQ_SUMMARY_LIMIT_MASK 0xffffull
 
+/* Result of `RESIZE_CQ`, in `value` of its completion. */
+#define FW_CQ_SUMMARY_BYTES 8u
+#define FW_CQ_SUMMARY_PRODUCER_BYTE 0u
+#define FW_CQ_SUMMARY_PRODUCER_SIZE 4u
+#define FW_CQ_SUMMARY_PRODUCER_SHIFT 0u
+#define FW_CQ_SUMMARY_PRODUCER_WIDTH 32u
+#define FW_CQ_SUMMARY_PRODUCER_MASK 0xffffffffull
+
 /* Packet opcode: service in bits 7:5, operation in bits 4:0 (IBTA 9.2.1, table 38; A17 for the CNP). */
 #define FW_OPCODE_RC_SEND_FIRST 0x00u
 #define FW_OPCODE_RC_SEND_MIDDLE 0x01u
@@ -2110,6 +2174,8 @@
 #define FW_COMMAND_OPCODE_CREATE_EQ 0x13u
 #define FW_COMMAND_OPCODE_DESTROY_EQ 0x14u
 #define FW_COMMAND_OPCODE_QUERY_SRQ 0x15u
+#define FW_COMMAND_OPCODE_MODIFY_CQ 0x16u
+#define FW_COMMAND_OPCODE_RESIZE_CQ 0x17u
 #define FW_COMMAND_OPCODE_RESET_ALL 0x20u
 
 /* Rights of a region, a window or a queue pair, as bits. */

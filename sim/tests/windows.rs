@@ -733,7 +733,7 @@ fn windows_of_type_1_give_what_they_were_last_bound_to_by_whichever_queue_pair()
         );
         // A region that windows hold stays, and they do not hold it any more when they are freed.
         drop(windows);
-        regions.into_iter().for_each(|region| drop(region.destroy().unwrap()));
+        regions.into_iter().for_each(|region| region.destroy().unwrap());
     }
 }
 
