@@ -26,6 +26,15 @@ impl<const WORDS: usize> Entries<WORDS> {
         index
     }
 
+    /// Entries that the card has written from `consumer` on, up to `most`.
+    pub(crate) fn ahead(&self, consumer: u32, most: u32) -> u32 {
+        let mut count = 0;
+        while count < most && self.is_there(consumer.wrapping_add(count)) {
+            count += 1;
+        }
+        count
+    }
+
     /// Whether the card has written an entry.
     #[inline]
     pub(crate) fn is_there(&self, index: u32) -> bool {

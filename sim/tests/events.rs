@@ -154,6 +154,61 @@ fn an_armed_queue_wakes_its_host_and_never_before_its_completion() {
 }
 
 #[test]
+fn completions_that_are_in_the_queue_when_an_event_is_asked_for_send_none_and_the_next_one_does() {
+    for config in chosen!(CONFIGS) {
+        let mut eq = None;
+        let mut bench = bench(config, 20, |pair| {
+            eq = Some(pair.a.context.create_eq(16).unwrap());
+            pair.a.context.create_cq_with_events(64, eq.as_ref().unwrap()).unwrap()
+        });
+        let eq = eq.unwrap();
+        let mut some = [Completion::default(); 16];
+        for unpolled in 1..4 {
+            bench.post(unpolled);
+            bench.pair.world.lock().run(5000);
+            bench.cq.request_notify_of_next(false).unwrap();
+            bench.none(&eq);
+            bench.post(1);
+            assert_eq!(bench.wake(&eq), [completion(&bench.cq)], "{config}");
+            assert_eq!(bench.cq.poll(&mut some), Ok(unpolled + 1));
+        }
+        // After a resize what is in the old ring counts as seen, and what comes into the new one is told of.
+        bench.post(2);
+        bench.pair.world.lock().run(5000);
+        bench.cq.resize(30).unwrap();
+        bench.cq.request_notify_of_next(false).unwrap();
+        bench.none(&eq);
+        bench.post(1);
+        assert_eq!(bench.wake(&eq), [completion(&bench.cq)], "{config}");
+        bench.cq.request_notify_of_next(false).unwrap();
+        bench.none(&eq);
+        assert_eq!(bench.cq.poll(&mut some), Ok(3));
+        // However the call and the completion meet: it is seen by the call, and then it is there, or it sends an event.
+        let mut rng = SmallRng::seed_from_u64(52);
+        let (mut told, mut seen) = (0, 0);
+        for _ in 0..60 {
+            bench.post(1);
+            bench.pair.world.lock().run(rng.random_range(0..600));
+            bench.cq.request_notify_of_next(false).unwrap();
+            match bench.cq.poll(&mut some).unwrap() {
+                0 => {
+                    assert_eq!(bench.wake(&eq), [completion(&bench.cq)], "{config}");
+                    assert_eq!(bench.cq.poll(&mut some), Ok(1));
+                    told += 1;
+                }
+                _ => {
+                    // One that came after the look: it may have told, and the arm of before lasts.
+                    bench.pair.world.lock().run(3000);
+                    eq.poll(&mut [Event::default(); 4]).unwrap();
+                    seen += 1;
+                }
+            }
+        }
+        assert!(told > 5 && seen > 5, "{config}: {told}, {seen}");
+    }
+}
+
+#[test]
 fn an_interrupt_finds_its_event_there() {
     for config in chosen!(CONFIGS) {
         let mut eq = None;

@@ -371,7 +371,7 @@ pub unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num_entries: c_int, wc: *mut i
     taken as c_int
 }
 
-/// Asks for an event with the next completion, or with the next that is solicited or failed.
+/// Asks for an event with the next completion, or with the next that is solicited or failed; for none with those that are there.
 ///
 /// # Safety
 /// The queue lives.
@@ -382,7 +382,8 @@ pub unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -
         // Nothing can wait for the event.
         return 0;
     }
-    let armed = cq.own().and_then(|()| Ok(cq.with(|queue| queue.request_notify(solicited_only != 0))?));
+    let armed =
+        cq.own().and_then(|()| Ok(cq.with(|queue| queue.request_notify_of_next(solicited_only != 0))?));
     number("ibv_req_notify_cq", armed)
 }
 

@@ -25,15 +25,18 @@
 //!
 //! An armed CQ tells of its next entry, or of its next notable one: solicited, or failed (IBTA volume 1, 11.4.2.2). A doorbell that
 //! arms makes the CQ be looked at, in turns with completions, by the block that owns the producer: there is no time between the
-//! look and the next entry. An entry behind the consumer is told of at once. A notice uses the arming up. It leaves when the
+//! look and the next entry. An entry after those that the host had seen is told of at once. A notice uses the arming up. It leaves when the
 //! write channel has taken the entry that it is about, so what is written for it later is never seen before the entry. A doorbell
 //! waits for neither: its consumer is written as it comes, and what it arms waits in a place that each CQ has; arms that come
 //! meanwhile join it. A look takes 2 cycles.
 //!
 //! Of a CQ that is moderated ([`moderation`](super::moderation)) entries may wait: it tells when one more than `spare` of the kind that it is armed for have come since, or
-//! the period after the first of them is over. What is there already when it is armed counts as if it came then: behind the consumer
+//! the period after the first of them is over. What is there already when it is armed counts as if it came then: after what the host had seen
 //! all entries, or one notable one, however many there are. A doorbell that arms it again counts anew, and does not put off the end
 //! of the period. New limits hold at once.
+//!
+//! What the host had seen is that of the first arm of those that wait together: the next one must not hide an entry that the first asked for. An arm that comes while an earlier
+//! one of its CQ is on offer counts from there too, and may tell of an entry that the host had seen.
 //!
 //! RESIZE_CQ is a look too, after those of the arms that came before it: between two entries the CQ goes to the new ring, with both its indices zero. It stays armed, or
 //! overrun. The request is taken when that is done, a cycle after the look; entries of the old ring have left then, as before a marker. How long entries have waited, and how many, stays too.
@@ -53,7 +56,7 @@ use crate::config::RnicConfig;
 use crate::fields::assemble;
 use crate::stream::{gather, Flagged, Forget};
 use crate::types::{Completion, DmaWrite, Drained, Mark, TableWrite, STAY_BITS};
-use ferrowire_rtl::{bits, cat, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream};
+use ferrowire_rtl::{bits, cat, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::{cqe, EventKind};
 
 /// Flags of a notice: an armed CQ has a new entry; a CQ was overrun.
@@ -123,6 +126,9 @@ struct Row {
 /// Bits of an index within a queue.
 const INDEX: u32 = super::MAX_CQ_LOG2;
 
+/// Bits of an index that tell how far it is after another one of the same queue, full or not.
+const AFTER: u32 = INDEX + 2;
+
 /// What the arms of a CQ ask for: an event with the next entry, with the next notable one; a new ring.
 const ASKS: u32 = 3;
 
@@ -152,6 +158,10 @@ pub fn cq(
     let places = m.mem("places", cfg.cqs, &shape).init(vec![]).build();
     let rows = m.mem("rows", cfg.cqs, &fresh).init(vec![]).build();
     let consumers = m.mem("consumers", cfg.cqs, &bits(32)).init(vec![]).build();
+    // Where what the host had not seen begins; an arm of the CQ waits, if the two bits differ.
+    let unseen = m.mem("unseen", cfg.cqs, &bits(AFTER)).init(vec![]).build();
+    let bit = |name: &str| m.mem(name, cfg.cqs, &bits(1)).style(Style::Distributed).init(vec![]).build();
+    let (asked, answered) = (bit("asked"), bit("answered"));
 
     let spares = m.mem("spares", cfg.cqs, &bits(16)).init(vec![]).build();
     spares.write(limits.enable, limits.index, &limits.entry.spare);
@@ -180,6 +190,20 @@ pub fn cq(
         begins.then(begun, doorbell.cq),
         &begins.then(lit(32, 0), doorbell.consumer),
     );
+    let asks = doorbell.fire() & wants.any();
+    let was_answered = answered.read_now(doorbell.cq);
+    let joins = asked.read_now(doorbell.cq).ne(was_answered);
+    let seen = doorbell.consumer.trunc(AFTER) + doorbell.seen.zext(AFTER);
+    unseen.write(
+        begins | (asks & !joins),
+        begins.then(begun, doorbell.cq),
+        &begins.then(lit(AFTER, 0), seen),
+    );
+    asked.write(
+        create.enable | asks,
+        create.enable.then(create.index, doorbell.cq),
+        &create.enable.then(lit(1, 0), !was_answered),
+    );
     let created = m.delay("created", &Forget { valid: create.enable, row: create.index });
     let armed = gather(&m.label("arming"), cfg.cqs, arms, created);
     // A CQ that moderation asks for: before the others, for each such look uses an arming up or has cost a command.
@@ -198,11 +222,21 @@ pub fn cq(
     // One is taken in the cycle of a decision that waits for nothing, so that nobody waits for the write channel in that cycle.
     let sure = m.wire("sure", 1);
     completion.accept((!deciding | sure) & !(looks_valid & looks_next));
-    let may_look = !deciding & (looks_next | !completion.valid);
+    let may_look = !deciding & !create.enable & (looks_next | !completion.valid);
     moderated.looks.accept(may_look);
     armed.accept(may_look & !moderated.looks.valid);
     let looks = looks_valid & may_look;
     let looked_row = moderated.looks.valid.then(moderated.looks.row, armed.row);
+    // An arm that came since the look is on offer has a look of its own.
+    let overtaken = m.reg("overtaken", 1).reset(0);
+    let overtakes = asks & armed.valid & armed.row.eq(doorbell.cq);
+    m.set(&overtaken, (overtaken | overtakes) & !armed.fire());
+    let answers = armed.fire() & !overtaken & !overtakes;
+    answered.write(
+        create.enable | answers,
+        create.enable.then(create.index, armed.row),
+        &create.enable.then(lit(1, 0), asked.read_now(armed.row)),
+    );
     m.when(completion.fire(), |m| {
         m.set_all(&held, &completion.payload);
         m.set(&looking, 0);
@@ -230,6 +264,8 @@ pub fn cq(
     let row = cfg.looked(m, "row", rows.read(m, read, wanted, Collision::New));
     let consumer = cfg.looked(m, "consumer", consumers.read(m, read, wanted, Collision::New));
     let spare = cfg.looked(m, "spare", spares.read(m, read, wanted, Collision::New));
+    // Read once: the next arm may change it before the decision.
+    let unseen = cfg.looked(m, "seen", unseen.read(m, armed.fire(), armed.row, Collision::New));
 
     // What was decided, on its way out.
     let made_valid = m.reg("made_valid", 1).reset(0);
@@ -287,8 +323,9 @@ pub fn cq(
     // A look for a doorbell: what is there is enough, or waits.
     let arms = arming.trunc(2).any();
     let (next, solicited) = (row.next | arming.bit(0), row.solicited | arming.bit(1));
-    let there = place.valid & ((next & gap.any()) | (solicited & row.since.zext(32).lt(gap)));
-    let enough = next.then(spare.zext(32).lt(gap), !spare.any());
+    let news = row.producer.trunc(AFTER) - unseen;
+    let there = place.valid & ((next & news.any()) | (solicited & row.since.zext(AFTER).lt(news)));
+    let enough = next.then(spare.zext(AFTER).lt(news), !spare.any());
     let (there, enough) = (cfg.looked(m, "there", there), cfg.looked(m, "enough", enough));
     // A look for moderation: the time is over, or fewer may wait than do. One for a new ring finds neither.
     let beyond = cfg.looked(m, "beyond", spare.lt(row.waiting));
@@ -312,7 +349,7 @@ pub fn cq(
     let rearms = looking & arms;
     let waits_after = !tells & rearms.then(there, row.waits | wakes);
     m.drive(&row_after.waits, waits_after);
-    let waiting = next.then(gap.trunc(16), lit(16, 1));
+    let waiting = next.then(news.trunc(16), lit(16, 1));
     m.drive(&row_after.waiting, waits_after.repeat(16) & rearms.then(waiting, row.waiting + wakes.zext(16)));
     m.drive(&waits.enable, create.enable | (decide & (waits_after.ne(row.waits) | (looking & !arms & late))));
     m.drive(&waits.index, create.enable.then(create.index, held.cq));

@@ -73,6 +73,7 @@ struct Owner {
 
 /// Checks doorbells and hands them on.
 #[module]
+#[allow(clippy::too_many_arguments)]
 pub fn doorbell(
     m: &Scope,
     cfg: &RnicConfig,
@@ -174,6 +175,7 @@ pub fn doorbell(
         consumer: field(&spec::cq::LAYOUT, &spec::cq::CONSUMER, held_data),
         arm_next: field(&spec::cq::LAYOUT, &spec::cq::ARM_NEXT, held_data),
         arm_solicited: field(&spec::cq::LAYOUT, &spec::cq::ARM_SOLICITED, held_data),
+        seen: field(&spec::cq::LAYOUT, &spec::cq::SEEN, held_data),
     };
     let eq = EqDoorbell {
         eq: field(&spec::eq::LAYOUT, &spec::eq::EQN, held_data).trunc(eq_bits),

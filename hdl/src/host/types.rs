@@ -242,12 +242,20 @@ pub struct CqDoorbell {
     pub arm_next: Sig,
     /// An event for the next solicited or failed entry.
     pub arm_solicited: Sig,
+    /// Entries after these that ask for no event.
+    pub seen: Sig,
 }
 
 impl CqDoorbell {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        CqDoorbell { cq: bits(cfg.cq_bits()), consumer: bits(32), arm_next: bits(1), arm_solicited: bits(1) }
+        CqDoorbell {
+            cq: bits(cfg.cq_bits()),
+            consumer: bits(32),
+            arm_next: bits(1),
+            arm_solicited: bits(1),
+            seen: bits(6),
+        }
     }
 }
 

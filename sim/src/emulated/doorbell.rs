@@ -101,7 +101,7 @@ impl Card {
         };
         let Some(taken) = cq.take(bell.consumer) else { return false };
         let armed = cq.eqn != 0 && (bell.arm_next || bell.arm_solicited);
-        let there = cq.unread();
+        let there = cq.unread(bell.seen);
         // They are there, as the queue is.
         let _ = self.engine.release(bell.cqn, taken as usize);
         if armed {

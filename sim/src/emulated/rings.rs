@@ -108,9 +108,10 @@ impl CqRing {
         Some(taken)
     }
 
-    /// Entries that the host has not taken, and whether one of them wakes who waits for solicited ones.
-    pub(super) fn unread(&self) -> (usize, bool) {
-        (self.unread.len(), self.unread.contains(&true))
+    /// Entries that the host has neither taken nor seen, and whether one of them wakes who waits for solicited ones.
+    pub(super) fn unread(&self, seen: u8) -> (usize, bool) {
+        let news = self.unread.iter().skip(seen.into());
+        (news.clone().count(), news.clone().any(|wakes| *wakes))
     }
 }
 

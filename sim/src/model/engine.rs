@@ -401,7 +401,7 @@ impl Engine {
         self.node.now = self.node.now.max(now);
     }
 
-    /// Asks for an event with the next completion, or the next solicited one.
+    /// Asks for an event with the next completion, or the next solicited one. Those that are there give none (IBTA 11.4.2.2).
     ///
     /// # Errors
     /// `Unknown`.
@@ -409,7 +409,7 @@ impl Engine {
         self.arm_cq_behind(cq, solicited_only, (0, false))
     }
 
-    /// The same for a queue that is a ring of its host's, who has not taken so many completions, one of which may be solicited or failed.
+    /// The same for a queue that is a ring of its host's, who has neither taken nor seen so many completions, one of which may be solicited or failed.
     ///
     /// # Errors
     /// `Unknown`.

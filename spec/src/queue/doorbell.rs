@@ -68,12 +68,12 @@ crate::table::layout! {
     struct CqDoorbell, "cq_doorbell", Little, 8 bytes, "host interface";
     /// Completion queue.
     CQN cqn: u32 @ 0, 24, WO;
-    /// Send an event for the next entry behind the consumer, at once if there is one already.
-    ARM_NEXT arm_next: bool @ 24, 1, WO;
-    /// Send an event for the next solicited or failed entry, at once if there is one already.
-    ARM_SOLICITED arm_solicited: bool @ 25, 1, WO;
-    /// Reserved.
-    RSVD0 rsvd0: u8 @ 26, 6, RSVD;
+    /// Send an event for the next entry after those that the host has seen, at once if there is one already.
+    ARM_NEXT arm_next: bool @ 24, 1, WO, "IBTA 11.4.2.2";
+    /// Send an event for the next solicited or failed entry after those that the host has seen, at once if there is one already.
+    ARM_SOLICITED arm_solicited: bool @ 25, 1, WO, "IBTA 11.4.2.2";
+    /// With an arm: entries after the consumer that the host has seen, and wants no event for. It may have seen more than 63.
+    SEEN seen: u8 @ 26, 6, WO, "IBTA 11.4.2.2";
     /// Entries taken since the queue was created, modulo 2^32.
     CONSUMER consumer: u32 @ 32, 32, WO;
 }

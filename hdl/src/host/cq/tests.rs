@@ -319,20 +319,22 @@ struct Model {
     consumer: u32,
     /// Index behind the newest solicited or failed entry.
     notable: u32,
+    /// Entries before this one were seen when it was armed.
+    seen: u32,
     armed: Armed,
     broken: bool,
 }
 
 impl Model {
     fn new(log2: u32) -> Self {
-        Model { log2, producer: 0, consumer: 0, notable: 0, armed: Armed::No, broken: false }
+        Model { log2, producer: 0, consumer: 0, notable: 0, seen: 0, armed: Armed::No, broken: false }
     }
 
     fn fires(&mut self) -> Option<u64> {
         let fires = match self.armed {
             Armed::No => false,
-            Armed::Next => self.producer > self.consumer,
-            Armed::Solicited => self.notable > self.consumer,
+            Armed::Next => self.producer > self.seen,
+            Armed::Solicited => self.notable > self.seen,
         };
         fires.then(|| {
             self.armed = Armed::No;
@@ -356,8 +358,11 @@ impl Model {
         (self.fires(), false)
     }
 
-    fn ring(&mut self, consumer: u32, next: bool, solicited: bool) -> Option<u64> {
+    fn ring(&mut self, consumer: u32, seen: u32, next: bool, solicited: bool) -> Option<u64> {
         self.consumer = consumer;
+        if next || solicited {
+            self.seen = consumer + seen;
+        }
         match (next, solicited) {
             (true, _) => self.armed = Armed::Next,
             (false, true) if self.armed == Armed::No => self.armed = Armed::Solicited,
@@ -399,10 +404,11 @@ fn an_armed_queue_tells_as_the_standard_says() {
             } else {
                 let arms = (random.chance(0.4), random.chance(0.4));
                 let consumer = random.rng.random_range(model.consumer..=model.producer);
-                let values = [("cq", cq.into()), ("consumer", consumer.into())];
+                let seen = random.rng.random_range(0..=model.producer - consumer);
+                let values = [("cq", cq.into()), ("consumer", consumer.into()), ("seen", seen.into())];
                 let more = [("arm_next", u128::from(arms.0)), ("arm_solicited", u128::from(arms.1))];
                 bench.sources[1].push_values(&[&values[..], &more[..]].concat());
-                model.ring(consumer, arms.0, arms.1)
+                model.ring(consumer, seen, arms.0, arms.1)
             };
             if let Some(flags) = notice {
                 told.push((cq, flags));
@@ -425,11 +431,12 @@ fn no_wake_up_is_lost_and_none_comes_before_its_entry() {
         let mut bench = bench(beat_bytes);
         let mut random = Random::new(15);
         (0..CQS as u64).for_each(|cq| bench.create(cq, 0x1_0000 * cq, 8));
-        // A host that takes what it sees and then arms. By CQ: notable entries, as they were sent; what is seen, what is taken;
-        // what it waits for.
+        // A host that takes some of what it sees and then arms. By CQ: notable entries, as they were sent; what is seen, what is taken, what was seen
+        // when it armed; what it waits for.
         let mut sent: [Vec<bool>; CQS] = Default::default();
-        let (mut seen, mut taken, mut armed) = ([0usize; CQS], [0usize; CQS], [Armed::No; CQS]);
-        let (mut written, mut told, mut wakes) = (0, 0, 0);
+        let (mut seen, mut taken, mut known) = ([0usize; CQS], [0usize; CQS], [0usize; CQS]);
+        let mut armed = [Armed::No; CQS];
+        let (mut written, mut noticed, mut wakes) = (0, 0, 0);
         for cycle in 0..20_000 {
             let busy = cycle < 19_000;
             let cq = random.rng.random_range(0..CQS);
@@ -441,22 +448,28 @@ fn no_wake_up_is_lost_and_none_comes_before_its_entry() {
             }
             let cq = random.rng.random_range(0..CQS);
             if busy && armed[cq] == Armed::No && bench.sources[1].left() < 3 && random.chance(0.3) {
-                taken[cq] = seen[cq];
+                taken[cq] = match random.chance(0.5) {
+                    true => seen[cq],
+                    false => random.rng.random_range(taken[cq]..=seen[cq]),
+                };
+                let told = (seen[cq] - taken[cq]).min(63);
+                known[cq] = taken[cq] + told;
                 armed[cq] = if random.chance(0.5) { Armed::Next } else { Armed::Solicited };
                 let (next, solicited) = (armed[cq] == Armed::Next, armed[cq] == Armed::Solicited);
                 bench.sources[1].push_values(&[
                     ("cq", cq as u128),
                     ("consumer", taken[cq] as u128),
+                    ("seen", told as u128),
                     ("arm_next", next.into()),
                     ("arm_solicited", solicited.into()),
                 ]);
             }
             crate::testing::step(&mut bench.sim, &mut bench.sources, &mut bench.sinks, &mut random, stall);
             // What was written in this cycle is seen only by a notice of a later one.
-            let items = &bench.sinks[1].items[told..];
+            let items = &bench.sinks[1].items[noticed..];
             for item in items {
                 let cq = item["row"].to_u64() as usize;
-                let news = taken[cq]..seen[cq];
+                let news = known[cq]..seen[cq];
                 let met = match armed[cq] {
                     Armed::No => false,
                     Armed::Next => !news.is_empty(),
@@ -466,7 +479,7 @@ fn no_wake_up_is_lost_and_none_comes_before_its_entry() {
                 armed[cq] = Armed::No;
                 wakes += 1;
             }
-            told += items.len();
+            noticed += items.len();
             for item in &bench.sinks[0].items[written..] {
                 if !item["last"].is_zero() {
                     seen[(item["address"].to_u64() >> 16) as usize] += 1;
@@ -478,8 +491,8 @@ fn no_wake_up_is_lost_and_none_comes_before_its_entry() {
             assert_eq!(seen[cq], sent[cq].len(), "seed {}", random.seed);
             let asleep = match armed[cq] {
                 Armed::No => false,
-                Armed::Next => taken[cq] < seen[cq],
-                Armed::Solicited => sent[cq][taken[cq]..].contains(&true),
+                Armed::Next => known[cq] < seen[cq],
+                Armed::Solicited => sent[cq][known[cq]..].contains(&true),
             };
             assert!(!asleep, "seed {}: CQ {cq} was not told of", random.seed);
         }
@@ -952,5 +965,77 @@ fn a_queue_that_was_overrun_stays_so_in_a_new_ring_and_one_that_is_full_has_room
         let (_, order) = bench.memory();
         assert_eq!(order[order.len() - 1], 0x30_0000);
         assert_eq!(order.len(), 5);
+    }
+}
+
+#[test]
+fn entries_that_were_there_when_an_event_was_asked_for_send_none_and_the_next_one_does() {
+    for beat_bytes in [8, 64] {
+        let mut bench = bench(beat_bytes);
+        let mut random = Random::new(20);
+        bench.create(3, 0x1_0000, 8);
+        let turn = |bench: &mut Bench, random: &mut Random| {
+            drain(&mut bench.sim, &mut bench.sources, &mut bench.sinks, random, 0.0, 2000, 40);
+            bench.sinks[1].items.len()
+        };
+        (0..100).for_each(|i| bench.complete(3, i));
+        turn(&mut bench, &mut random);
+        // The race: entry 99 is written before the doorbell comes, and the host had not seen it.
+        for (consumer, seen, events) in [(99, 1, 0), (40, 60, 0), (99, 0, 1), (37, 63, 1), (36, 63, 2)] {
+            let values = [("cq", 3), ("consumer", consumer), ("seen", seen), ("arm_next", 1)];
+            bench.sources[1].push_values(&values);
+            assert_eq!(turn(&mut bench, &mut random), events, "{beat_bytes}: {consumer}, {seen}");
+        }
+        // It is not armed any more; then it is, for the next one.
+        bench.complete(3, 100);
+        assert_eq!(turn(&mut bench, &mut random), 2);
+        bench.sources[1].push_values(&[("cq", 3), ("consumer", 99), ("seen", 2), ("arm_next", 1)]);
+        assert_eq!(turn(&mut bench, &mut random), 2);
+        bench.complete(3, 101);
+        assert_eq!(turn(&mut bench, &mut random), 3);
+    }
+}
+
+#[test]
+fn an_arm_does_not_hide_what_an_earlier_one_asked_for() {
+    // Arms of other queues before it. The one after one other is on offer when the next one comes, which then tells of what the host had seen.
+    for (others, told) in [(vec![], vec![3]), (vec![5], vec![3, 3]), (vec![5, 6], vec![3])] {
+        let mut bench = bench(64);
+        let mut random = Random::new(21);
+        for cq in 3..7 {
+            bench.create(cq, 0x1_0000 * cq, 4);
+        }
+        let steps = |bench: &mut Bench, random: &mut Random, cycles: u32| {
+            for _ in 0..cycles {
+                let Bench { sim, sources, sinks, .. } = bench;
+                crate::testing::step(sim, sources, sinks, random, 0.0);
+            }
+        };
+        let arm = |bench: &mut Bench, cq: u128, seen: u128| {
+            bench.sources[1].push_values(&[("cq", cq), ("seen", seen), ("arm_next", 1)]);
+        };
+        // An entry waits for the write channel, and another queue's after it.
+        bench.sinks[0].stall = Some(1.0);
+        bench.complete(3, 0);
+        bench.complete(4, 0);
+        steps(&mut bench, &mut random, 20);
+        for cq in &others {
+            arm(&mut bench, *cq, 0);
+        }
+        arm(&mut bench, 3, 0);
+        steps(&mut bench, &mut random, 20);
+        // It leaves: the host sees it and arms again, when the first arm has been taken, is on offer, or is in line.
+        bench.sinks[0].stall = Some(0.0);
+        while bench.sinks[0].items.is_empty() {
+            steps(&mut bench, &mut random, 1);
+        }
+        bench.sinks[0].stall = Some(1.0);
+        steps(&mut bench, &mut random, 10);
+        assert_eq!((bench.sinks[0].items.len(), bench.sinks[1].items.len()), (1, 0));
+        arm(&mut bench, 3, 1);
+        steps(&mut bench, &mut random, 20);
+        bench.sinks[0].stall = Some(0.0);
+        steps(&mut bench, &mut random, 60);
+        assert_eq!(bench.sinks[1].values("row"), told, "after arms of {others:?}");
     }
 }
