@@ -62,7 +62,7 @@ pub enum Suite {
     Both,
     /// A guest with soft-RoCE on the wire of a board, whose serial line the program uses
     Board,
-    /// Programs of Debian on this machine, with libibverbs.so.1 of this project and emulated cards
+    /// Programs of Debian with libibverbs.so.1 of this project: on this machine, with emulated cards, or against a guest with soft-RoCE; and in a guest with cards on its bus
     Verbs,
 }
 
@@ -148,6 +148,16 @@ impl Setting {
         command
     }
 
+    /// `ferrowire run` with the libraries of verbs, for a program of Debian: the card and the program are still to be named.
+    pub fn stock(&self, logs: &Path) -> Result<Command> {
+        let mut command = self.program("ferrowire", logs);
+        command.args(["run", "-v", "--libraries"]).arg(self.libraries()?);
+        command.env("LD_LIBRARY_PATH", self.programs()?.libraries());
+        // Of the machine that runs this.
+        command.env_remove("FERROWIRE_DEVICE").env_remove("LD_PRELOAD");
+        Ok(command)
+    }
+
     /// Builds an example, and gives its name for [`program`](Self::program): a few cases want one.
     pub fn example(&self, name: &str) -> Result<String> {
         let build = cargo(["build", "--quiet", "--example", name]);
@@ -166,6 +176,10 @@ pub trait Case {
     fn name(&self) -> String;
     /// One of the few.
     fn quick(&self) -> bool;
+    /// Whether its cards can write waves: emulated ones have none.
+    fn has_waves(&self) -> bool {
+        true
+    }
     /// Tries it; what is said meanwhile goes to files of `logs`.
     fn run(&self, setting: &Setting, logs: &Path) -> Result<Tried>;
 }
@@ -281,8 +295,7 @@ fn try_all(args: &Args, cases: &[Box<dyn Case>], config: String) -> Result<u8> {
         let Tried { result, again } = tried(case.as_ref(), &setting, &logs)?;
         let failure = result.err().map(|error| format!("{error:#}"));
         eprintln!("{}", failure.as_deref().unwrap_or("ok"));
-        // Emulated cards have no waves.
-        if failure.is_some() && suite != Suite::Verbs {
+        if failure.is_some() && case.has_waves() {
             let logs = logs.join("again");
             eprint!("{:<32} ", "  once more, with waves");
             setting.waves = true;

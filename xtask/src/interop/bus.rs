@@ -19,6 +19,7 @@ use anyhow::{bail, Context as _, Result};
 
 use super::process::{last, read, Process, LIMIT};
 use super::server::Server;
+use super::unmodified::expect::Expect;
 use super::{slot, Case, Setting, Suite, Tried};
 use crate::workspace;
 
@@ -42,6 +43,8 @@ struct Bus {
     rounds: u32,
     /// What the server of the cards must have said.
     told: Option<fn(&str) -> Result<()>>,
+    /// Programs of Debian that the guest has, with the libraries of verbs: a case of the suite `verbs`.
+    programs: &'static [&'static str],
 }
 
 /// All cases.
@@ -50,8 +53,16 @@ pub fn cases() -> Vec<Box<dyn Case>> {
 }
 
 fn all() -> Vec<Bus> {
-    let of =
-        |name, script| Bus { name, quick: false, config: None, script, example: None, rounds: 0, told: None };
+    let of = |name, script| Bus {
+        name,
+        quick: false,
+        config: None,
+        script,
+        example: None,
+        rounds: 0,
+        told: None,
+        programs: &[],
+    };
     let bind = of("bind", include_str!("bus/bind.sh"));
     let pingpong = of("pingpong", include_str!("bus/pingpong.sh"));
     let kills = Bus { rounds: 50, ..of("kills", include_str!("bus/kills.sh")) };
@@ -74,12 +85,16 @@ fn all() -> Vec<Bus> {
         Bus { name: "pingpong-pcie", config: pcie, ..pingpong },
         Bus { name: "iommu-pcie", config: pcie, ..iommu },
         Bus { name: "kills-pcie", config: pcie, rounds: 10, ..kills },
+        Bus { programs: &["ib_write_bw", "rping"], ..of("vfio-programs", include_str!("bus/programs.sh")) },
     ]
 }
 
 impl Case for Bus {
     fn suite(&self) -> Suite {
-        Suite::Bus
+        match self.programs {
+            [] => Suite::Bus,
+            _ => Suite::Verbs,
+        }
     }
 
     fn name(&self) -> String {
@@ -111,9 +126,22 @@ impl Case for Bus {
         if let Some(line) = said.lines().find(refused) {
             bail!("QEMU says: {}", line.trim());
         }
+        if !self.programs.is_empty() {
+            figures(&said)?;
+        }
         let result = self.told.map_or(Ok(()), |told| told(&read(&logs.join("cards.log"))));
         Ok(Tried { result, again: None })
     }
+}
+
+/// Options of `ib_write_bw` and `rping` on both sides.
+const PERFTEST: &str = "-F -c RC -s 4096 -n 50";
+const RPING: &str = "-v -V -C 10 -S 1000";
+
+/// What the programs of Debian must have said.
+fn figures(said: &str) -> Result<()> {
+    Expect::Perftest { sizes: vec![4096], iterations: 50 }.check(said, "").context("ib_write_bw")?;
+    Expect::Rping { rounds: 10 }.check(said, "").context("rping")
 }
 
 /// The first card was refused reads, and the second one both: so the server must have said of each.
@@ -148,7 +176,10 @@ impl Bus {
 
     /// The script. The seed says who is killed, and when.
     fn script(&self, seed: u16) -> String {
-        format!("ROUNDS={} SEED={seed}\necho \"guest: seed $SEED\"\n{}", self.rounds, self.script)
+        format!(
+            "ROUNDS={} SEED={seed} PERFTEST=\"{PERFTEST}\" RPING=\"{RPING}\"\necho \"guest: seed $SEED\"\n{}",
+            self.rounds, self.script
+        )
     }
 
     /// The machine whose bus they are on.
@@ -158,6 +189,15 @@ impl Bus {
         if let Some(example) = self.example {
             let example = setting.example(example)?;
             files.own_program(&workspace::target().join("debug").join(example), logs)?;
+        }
+        if !self.programs.is_empty() {
+            let (programs, libraries) = (setting.programs()?, setting.libraries()?);
+            let mut folders = libraries.as_os_str().to_owned();
+            folders.push(":");
+            folders.push(programs.libraries());
+            for program in self.programs {
+                files.program_with(&programs.program(program), &folders, logs)?;
+            }
         }
         slot::guest(setting, &files, logs, &["ferrowire0.sock", "ferrowire1.sock"])
     }

@@ -80,6 +80,14 @@ impl Own {
         }
     }
 
+    /// A program of Debian on this machine, with libibverbs.so.1 of this project.
+    pub fn stock(program: &str, words: &str, setting: &Setting, logs: &Path) -> Result<Own> {
+        let mut command = setting.stock(logs)?;
+        command.args(["-d", &format!("sim:{CARD}"), "--"]).arg(setting.programs()?.program(program));
+        command.args(words.split(' '));
+        Ok(Own::Here(command))
+    }
+
     /// Its beginning; what it says goes to `log`.
     pub fn start(self, setting: &Setting, logs: &Path, log: &Path) -> Result<Process> {
         match self {

@@ -31,11 +31,13 @@ use anyhow::{bail, Context as _, Result};
 use super::capture::{self, Again};
 use super::counters;
 use super::own::{mac, Own, CARD, MAC, PEER, PORT};
-use super::process::{last, read, wait, Process, LIMIT};
+use super::process::{last, listens, read, wait, Process, LIMIT};
 use super::server::Server;
 use super::{Setting, Tried};
 use crate::peers::Files;
 
+/// What the program on the card's side says, in the case's folder.
+pub const OWN_LOG: &str = "ferrowire.log";
 /// What QEMU writes of the wire.
 const DUMP: &str = "wire.pcap";
 
@@ -85,6 +87,25 @@ pub enum Wire {
     Dead,
 }
 
+/// How a server shows that it waits for its client.
+#[derive(Clone, Copy)]
+pub enum Waits<'a> {
+    /// It says this.
+    Says(&'a str),
+    /// It listens at a TCP port of this machine: programs of others keep what they say until they end.
+    Listens(u16),
+}
+
+impl Waits<'_> {
+    /// Whether it does, by its log.
+    fn is_seen(self, log: &Path) -> bool {
+        match self {
+            Waits::Says(text) => read(log).contains(text),
+            Waits::Listens(port) => listens(port),
+        }
+    }
+}
+
 /// The two.
 pub struct Pair<'a> {
     /// Of the guest.
@@ -93,8 +114,8 @@ pub struct Pair<'a> {
     pub port: Option<u16>,
     /// The program on the card's side.
     pub own: Own,
-    /// What it says as a server when the guest may begin.
-    pub waits: &'a str,
+    /// How a server here shows that the guest may begin.
+    pub waits: Waits<'a>,
     /// The card's IP address.
     pub card: String,
     /// Of the guest, `case.sh` among them.
@@ -223,9 +244,9 @@ impl Pair<'_> {
         guest.args(["-netdev", "stream,id=wire,server=off,addr.type=unix,addr.path=wire.sock"]);
         guest.args(["-device", "virtio-net-pci,netdev=wire,romfile=,mac=02:00:00:00:00:02"]);
         guest.args(own.network(role, port));
-        let (guest_log, own_log) = (logs.join("guest.log"), logs.join("ferrowire.log"));
-        let mut until = |path: &Path, word: &str, process: &mut Process| -> Result<()> {
-            while !read(path).contains(word) {
+        let (guest_log, own_log) = (logs.join("guest.log"), logs.join(OWN_LOG));
+        let mut until = |path: &Path, waits: Waits<'_>, process: &mut Process| -> Result<()> {
+            while !waits.is_seen(path) {
                 process.lives()?;
                 card.lives()?;
                 wait(limit, process.what)?;
@@ -240,7 +261,7 @@ impl Pair<'_> {
             }
             Role::Server => {
                 let mut guest = Process::start("the guest", guest, &guest_log)?;
-                until(&guest_log, "guest: listens", &mut guest)?;
+                until(&guest_log, Waits::Says("guest: listens"), &mut guest)?;
                 (guest, own.start(setting, logs, &own_log)?)
             }
         };

@@ -142,6 +142,20 @@ pub fn end_those_in(folder: &Path) -> Vec<String> {
     ended
 }
 
+/// Whether a program of this machine listens at a TCP port: a look that is no connection.
+pub fn listens(port: u16) -> bool {
+    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| is_in(&read(Path::new(table)), port))
+}
+
+/// Whether the kernel's table of TCP has a listener (state 0A) at a port.
+fn is_in(table: &str, port: u16) -> bool {
+    let local = format!(":{port:04X}");
+    table.lines().skip(1).any(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        words.next().is_some_and(|address| address.ends_with(&local)) && words.nth(1) == Some("0A")
+    })
+}
+
 /// The last line of a log that says something.
 pub fn last(log: &Path) -> String {
     let text = read(log);
@@ -151,7 +165,17 @@ pub fn last(log: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
+
+    #[test]
+    fn listeners_are_found_in_the_kernels_table() {
+        let table = "  sl  local_address rem_address   st\n   0: 00000000:4853 00000000:0000 0A 0\n   1: 0100007F:4854 0100007F:9999 01 0\n";
+        assert!(is_in(table, 0x4853) && !is_in(table, 0x4854) && !is_in(table, 0x9999));
+        let listener = TcpListener::bind("localhost:0").unwrap();
+        assert!(listens(listener.local_addr().unwrap().port()));
+    }
 
     fn folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("ferrowire-process-{}-{name}", std::process::id()));

@@ -3,10 +3,12 @@
 
 use std::path::Path;
 
-use anyhow::{bail, Result};
+use anyhow::{bail, Context as _, Result};
 
 use super::own::{Own, Place};
-use super::pair::{self, Gid, Pair, Role, Wire};
+use super::pair::{self, Gid, Pair, Role, Waits, Wire};
+use super::process::read;
+use super::unmodified::expect::Expect;
 use super::{those, Case, Setting, Suite, Tried};
 use crate::peers::Files;
 
@@ -18,6 +20,8 @@ struct Rping {
     wire: Wire,
     place: Place,
     role: Role,
+    /// On the card's side is `rping` of Debian, with librdmacm.so.1 of this project.
+    stock: bool,
 }
 
 /// Rounds, each a READ and a WRITE.
@@ -25,7 +29,14 @@ const ROUNDS: u32 = 5;
 
 /// All cases, each with the guest as client and as server.
 pub fn cases() -> Vec<Box<dyn Case>> {
-    let of = |bytes| Rping { bytes, ipv6: false, wire: Wire::Sound, place: Place::Here, role: Role::Client };
+    let of = |bytes| Rping {
+        bytes,
+        ipv6: false,
+        wire: Wire::Sound,
+        place: Place::Here,
+        role: Role::Client,
+        stock: false,
+    };
     let all = [
         of(64),
         of(65535),
@@ -35,6 +46,8 @@ pub fn cases() -> Vec<Box<dyn Case>> {
         Rping { place: Place::Guest, ..of(64) },
         Rping { place: Place::Board, ..of(64) },
         Rping { place: Place::Guest, ipv6: true, ..of(65535) },
+        Rping { stock: true, ..of(64) },
+        Rping { stock: true, ipv6: true, ..of(65535) },
     ];
     let both = all.into_iter().flat_map(|case| Role::BOTH.map(|role| Rping { role, ..case }));
     both.map(|case| Box::new(case) as Box<dyn Case>).collect()
@@ -42,12 +55,16 @@ pub fn cases() -> Vec<Box<dyn Case>> {
 
 impl Case for Rping {
     fn suite(&self) -> Suite {
+        if self.stock {
+            return Suite::Verbs;
+        }
         Suite::of(self.place, self.wire)
     }
 
     fn name(&self) -> String {
         let more = [(self.ipv6, "-ipv6"), (self.wire == Wire::Dark, "-dark")];
-        format!("rping-{}{}-{}", self.bytes, those(&more), self.role.name())
+        let of = if self.stock { "soft-roce-" } else { "" };
+        format!("{of}rping-{}{}-{}", self.bytes, those(&more), self.role.name())
     }
 
     fn quick(&self) -> bool {
@@ -81,10 +98,26 @@ impl Case for Rping {
         };
         let mut files = Files::default();
         files.text("case.sh", &pair::script(1024, Gid::default(), &(self.place.neighbour(&card) + &tool)));
-        let own = Own::ferrowire(self.place, &words, setting, logs);
-        let (role, waits, wire) = (self.role, "listens on", self.wire);
+        let (own, waits) = match self.stock {
+            true => {
+                let side = if self.role == Role::Client {
+                    format!("-s -a {card}")
+                } else {
+                    format!("-c -a {guest}")
+                };
+                // The library says this when it listens.
+                (Own::stock("rping", &format!("{side} {options}"), setting, logs)?, "rdma_listen")
+            }
+            false => (Own::ferrowire(self.place, &words, setting, logs), "listens on"),
+        };
+        let (role, waits, wire) = (self.role, Waits::Says(waits), self.wire);
         let pair = Pair { role, port: None, own, waits, card, files, wire, slow };
         Ok(pair.run(setting, logs, |said| {
+            if self.stock && role == Role::Server {
+                let own = read(&logs.join(pair::OWN_LOG));
+                let expect = Expect::Rping { rounds: ROUNDS as usize };
+                expect.check(&own, "").context("rping on the card's side")?;
+            }
             // As a client it shows what came back.
             let shown = said.lines().filter(|line| line.trim_start().starts_with("ping data: ")).count();
             match role {

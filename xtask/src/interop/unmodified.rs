@@ -7,10 +7,11 @@
 //!  ferrowire run -- ib_write_bw --- libibverbs.so.1 --- ferrowire1.sock --------------+
 //! ```
 //!
-//! All programs run on this machine, each process with an emulated card. A case passes when the programs end well, their output has the figures of all
+//! All programs run on this machine, each process with an emulated card, or with a Verilated one. The same programs with soft-RoCE as the other side are cases of
+//! `wire.rs` and `rping.rs`, and those in a guest with the cards on its bus of `bus.rs`. A case passes when the programs end well, their output has the figures of all
 //! that was asked for (`expect`), and no process is left.
 
-mod expect;
+pub mod expect;
 mod list;
 mod pyverbs;
 
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, Context as _, Result};
 use rustix::process::Signal;
 
-use super::process::{end_those_in, errors, last, read, wait, Process};
+use super::process::{self, end_those_in, errors, last, listens, read, wait, Process};
 use super::server::Server;
 use super::{Case, Setting, Suite, Tried};
 pub use list::cases;
@@ -32,6 +33,15 @@ const LIMIT: Duration = Duration::from_secs(180);
 
 /// Addresses of the cards: this one, and the next ones.
 const IP: [&str; 4] = ["10.7.0.1", "10.7.0.2", "10.7.0.3", "10.7.0.4"];
+
+/// What the cards of a case are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cards {
+    /// The reference engine.
+    Emulated,
+    /// The design, in this configuration.
+    Verilated(&'static str),
+}
 
 /// How the programs of a case are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +68,7 @@ struct Stock {
     program: &'static str,
     options: Vec<String>,
     run: Run,
+    cards: Cards,
     /// Variables for the programs.
     environment: &'static [(&'static str, &'static str)],
     /// The option by which the program is given a TCP port.
@@ -82,6 +93,10 @@ impl Case for Stock {
         self.quick
     }
 
+    fn has_waves(&self) -> bool {
+        self.cards != Cards::Emulated
+    }
+
     fn run(&self, setting: &Setting, logs: &Path) -> Result<Tried> {
         let result = self.with_cards(setting, logs);
         let left = end_those_in(logs);
@@ -95,20 +110,31 @@ impl Case for Stock {
 
 impl Stock {
     fn with_cards(&self, setting: &Setting, logs: &Path) -> Result<()> {
-        // What is fetched and built by the first case is none of its time.
-        setting.programs()?;
-        setting.libraries()?;
+        // What is not there is fetched and built before a limit begins.
+        setting.stock(logs)?;
         if self.newer {
             setting.newer()?;
         }
-        let limit = Instant::now() + LIMIT;
         let count = if let Run::Mpi(_) = self.run { 4 } else { 2 };
         let mut up = setting.program("ferrowire-sim", logs);
-        up.args(["up", "--engine", "--cards", &count.to_string(), "--ip", IP[0]]);
+        up.args(["up", "--cards", &count.to_string(), "--ip", IP[0]]);
+        let (begin, limit) = match self.cards {
+            Cards::Emulated => {
+                up.arg("--engine");
+                (LIMIT, LIMIT)
+            }
+            Cards::Verilated(config) => {
+                up.args(["--eager", "--config", config]);
+                // A model that is not there is built first.
+                (4 * process::LIMIT, process::LIMIT)
+            }
+        };
+        let begin = Instant::now() + begin;
         let mut cards = Server::start("the cards", up, &logs.join("cards.log"), setting)?;
         for card in 0..count {
-            cards.serves(&logs.join(format!("ferrowire{card}.sock")), limit)?;
+            cards.serves(&logs.join(format!("ferrowire{card}.sock")), begin)?;
         }
+        let limit = Instant::now() + limit;
         match self.run {
             Run::Alone | Run::Pyverbs | Run::Mpi(_) => self.alone(setting, logs, limit)?,
             Run::Pair | Run::Server | Run::Managed { .. } => self.both(setting, logs, limit)?,
@@ -121,11 +147,7 @@ impl Stock {
     /// The program, on a card, without what differs between both sides.
     fn command(&self, setting: &Setting, logs: &Path, card: u32) -> Result<Command> {
         let programs = setting.programs()?;
-        let mut command = setting.program("ferrowire", logs);
-        command.args(["run", "-v", "--libraries"]).arg(setting.libraries()?);
-        command.env("LD_LIBRARY_PATH", programs.libraries());
-        // Of the machine that runs this.
-        command.env_remove("FERROWIRE_DEVICE").env_remove("LD_PRELOAD");
+        let mut command = setting.stock(logs)?;
         command.envs(self.environment.iter().copied());
         match self.run {
             // Each process takes a card of the folder.
@@ -243,31 +265,4 @@ impl Stock {
 /// The last lines of a program's outputs.
 fn why(log: &Path) -> String {
     format!("it said `{}`, and `{}`", last(log), last(&errors(log)))
-}
-
-/// Whether a program of this machine listens at a TCP port: a look that is no connection.
-fn listens(port: u16) -> bool {
-    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| is_in(&read(Path::new(table)), port))
-}
-
-/// Whether the kernel's table of TCP has a listener (state 0A) at a port.
-fn is_in(table: &str, port: u16) -> bool {
-    let local = format!(":{port:04X}");
-    table.lines().skip(1).any(|line| {
-        let mut words = line.split_whitespace().skip(1);
-        words.next().is_some_and(|address| address.ends_with(&local)) && words.nth(1) == Some("0A")
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn listeners_are_found_in_the_kernels_table() {
-        let table = "  sl  local_address rem_address   st\n   0: 00000000:4853 00000000:0000 0A 0\n   1: 0100007F:4854 0100007F:9999 01 0\n";
-        assert!(is_in(table, 0x4853) && !is_in(table, 0x4854) && !is_in(table, 0x9999));
-        let listener = TcpListener::bind("localhost:0").unwrap();
-        assert!(listens(listener.local_addr().unwrap().port()));
-    }
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::own::{port, Own, Place, CARD, OWN};
-use super::pair::{self, Gid, Pair, Role, Wire};
+use super::pair::{self, Gid, Pair, Role, Waits, Wire};
 use super::{Case, Setting, Suite, Tried};
 use crate::peers::Files;
 use crate::workspace;
@@ -53,7 +53,7 @@ impl Case for Verbs {
         files.copy("verbs", &program)?;
         let run = format!("/verbs rxe0 $gid {OWN} {port}");
         files.text("case.sh", &pair::script(4096, Gid::default(), &run));
-        let (waits, card) = ("waiting for the guest", "10.0.0.1".into());
+        let (waits, card) = (Waits::Says("waiting for the guest"), "10.0.0.1".into());
         let pair = Pair {
             role: Role::Client,
             port: Some(port),

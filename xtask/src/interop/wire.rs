@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The suites `wire`, `both`, `board` and `loss`: a guest with soft-RoCE on the simulated card's wire, and a tool of rdma-core in it.
+//! The suites `wire`, `both`, `board` and `loss`: a guest with soft-RoCE on the simulated card's wire, and a tool of rdma-core in it. In cases of the suite `verbs` the same tool, as
+//! Debian packages it, is on the card's side, with libibverbs.so.1 of this project.
 //!
 //! On a wire that loses nothing, nothing is sent again.
 
 use std::path::Path;
 
-use anyhow::{bail, Result};
+use anyhow::{bail, Context as _, Result};
 
 use super::own::{port, Own, Place, OWN};
-use super::pair::{self, Gid, Pair, Role, Wire, VLAN};
+use super::pair::{self, Gid, Pair, Role, Waits, Wire, VLAN};
+use super::process::read;
+use super::unmodified::expect::Expect;
 use super::{those, Case, Setting, Suite, Tried};
 use crate::peers::Files;
 
@@ -31,6 +34,8 @@ struct Pingpong {
     /// Where the card's program is.
     place: Place,
     role: Role,
+    /// On the card's side is the tool, too, and not the command `ferrowire`.
+    stock: bool,
 }
 
 /// Messages each way: a guest without an accelerator takes its time.
@@ -58,6 +63,7 @@ fn all() -> Vec<Pingpong> {
         quick: false,
         place: Place::Here,
         role: Role::Client,
+        stock: false,
     };
     let (uc, ud) = (Pingpong { service: "uc", ..rc }, Pingpong { service: "ud", bytes: 1000, ..rc });
     let srq = Pingpong { service: "srq", ..rc };
@@ -98,15 +104,24 @@ fn all() -> Vec<Pingpong> {
         Pingpong { place: Place::Board, bytes: 1500, ..rc },
         Pingpong { place: Place::Board, bytes: 100, ..ud },
     ];
-    all.into_iter().flat_map(|case| Role::BOTH.map(|role| Pingpong { role, ..case })).collect()
+    let stock = [rc, uc, ud, srq].map(|case| Pingpong { stock: true, ..case });
+    let stock = stock.into_iter().flat_map(|case| [false, true].map(|events| Pingpong { events, ..case }));
+    all.into_iter().chain(stock).flat_map(|case| Role::BOTH.map(|role| Pingpong { role, ..case })).collect()
 }
 
 impl Case for Pingpong {
     fn suite(&self) -> Suite {
+        if self.stock {
+            return Suite::Verbs;
+        }
         Suite::of(self.place, self.wire)
     }
 
     fn name(&self) -> String {
+        if self.stock {
+            let events = those(&[(self.events, "-events")]);
+            return format!("soft-roce-{}-pingpong{events}-{}", self.service, self.role.name());
+        }
         let more = [
             (self.events, "-events"),
             (self.ipv6, "-ipv6"),
@@ -122,13 +137,28 @@ impl Case for Pingpong {
 
     fn run(&self, setting: &Setting, logs: &Path) -> Result<Tried> {
         let port = port()?;
-        let own = Own::ferrowire(self.place, &self.ferrowire(port), setting, logs);
+        let (own, waits) = match self.stock {
+            true => {
+                let program = format!("ibv_{}_pingpong", self.service);
+                (Own::stock(&program, &self.tool(port), setting, logs)?, Waits::Listens(port))
+            }
+            false => {
+                let own = Own::ferrowire(self.place, &self.ferrowire(port), setting, logs);
+                (own, Waits::Says("Waiting for client"))
+            }
+        };
         let mut files = Files::default();
         files.text("case.sh", &self.script(port));
-        let (role, waits, wire) = (self.role, "Waiting for client", self.wire);
+        let (role, wire) = (self.role, self.wire);
         let slow = wire == Wire::Dead;
         let pair = Pair { role, port: Some(port), own, waits, card: self.card(), files, wire, slow };
+        let expect = Expect::Pingpong { bytes: self.bytes.into(), rounds: self.count().into() };
         Ok(pair.run(setting, logs, |said| {
+            if self.stock {
+                let own = read(&logs.join(pair::OWN_LOG));
+                expect.check(&own, "").context("the tool on the card's side")?;
+                expect.check(said, "").context("the tool in the guest")?;
+            }
             // It says so, and goes on.
             match said.lines().find(|line| line.contains("invalid data")) {
                 Some(line) => bail!("the tool in the guest says: {line}"),
@@ -186,6 +216,24 @@ impl Pingpong {
         }
     }
 
+    /// What the tool on the card's side is told.
+    fn tool(&self, port: u16) -> String {
+        // First there is the card's own address.
+        let mut words = format!("-g 1 -n {} -s {} -c -p {port}", self.count(), self.bytes);
+        match self.service {
+            "ud" => {}
+            "srq" => words += &format!(" -m {} -q {QPS}", self.mtu),
+            _ => words += &format!(" -m {}", self.mtu),
+        }
+        if self.events {
+            words += " -e";
+        }
+        if self.role == Role::Server {
+            words += " localhost";
+        }
+        words
+    }
+
     /// What the command on the card's side is told.
     fn ferrowire(&self, port: u16) -> String {
         let transport = match self.service {
@@ -223,7 +271,11 @@ mod tests {
         for case in all {
             let (guest, own) = (case.script(18515), case.ferrowire(18515));
             let both = format!("-n {} -s {}", case.count(), case.bytes);
-            assert!(guest.contains(&both) && own.contains(&both), "{}", case.name());
+            let tool = case.tool(18515);
+            assert!([&guest, &own, &tool].iter().all(|words| words.contains(&both)), "{}", case.name());
+            assert_eq!(guest.contains(" -e "), tool.contains(" -e"), "{}", case.name());
+            assert_eq!(guest.contains(" -q 4"), tool.contains(" -q 4"), "{}", case.name());
+            assert_eq!(tool.ends_with("localhost"), case.role == Role::Server, "{}", case.name());
             assert_eq!(guest.contains(" -e "), own.contains(" -e"), "{}", case.name());
             assert_eq!(guest.contains(" -q 4"), own.contains(" --srq -q 4"), "{}", case.name());
             assert_eq!(own.contains("--stock"), case.role == Role::Server, "{}", case.name());

@@ -2,6 +2,7 @@
 //! A guest's first files, as a cpio archive: programs with their libraries, kernel modules in the order of their needs, and what begins.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -55,6 +56,11 @@ impl Files {
     /// A program of this machine, with the libraries that it needs. They are in a folder of their own, for the guest's are another release's: a script of
     /// the program's name lets their loader run it. Symbols for debuggers are left out where `strip` is there.
     pub fn own_program(&mut self, program: &Path, scratch: &Path) -> Result<()> {
+        self.program_with(program, OsStr::new(""), scratch)
+    }
+
+    /// The same of a program whose libraries are in a list of folders before the machine's own.
+    pub fn program_with(&mut self, program: &Path, folders: &OsStr, scratch: &Path) -> Result<()> {
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let stripped = scratch.join(format!("{name}.stripped"));
         let mut strip = Command::new("strip");
@@ -65,7 +71,9 @@ impl Files {
         } else {
             self.copy(&format!("{OWN}/{name}"), program)?;
         }
-        let listed = Command::new("ldd").arg(program).output().context("running ldd, which libc-bin has")?;
+        let mut ldd = Command::new("ldd");
+        ldd.arg(program).env("LD_LIBRARY_PATH", folders);
+        let listed = ldd.output().context("running ldd, which libc-bin has")?;
         let libraries = own_libraries(&String::from_utf8_lossy(&listed.stdout));
         let mut run = format!("/{OWN}/{name}");
         for path in &libraries {

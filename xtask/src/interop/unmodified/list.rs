@@ -3,7 +3,7 @@
 
 use super::expect::Expect;
 use super::pyverbs::{self, Module};
-use super::{Run, Stock};
+use super::{Cards, Run, Stock};
 use crate::interop::Case;
 
 /// Variables with which UCX says what way it takes.
@@ -28,6 +28,7 @@ pub fn cases() -> Vec<Box<dyn Case>> {
     all.extend(openmpi());
     all.extend(managed());
     all.extend(newer());
+    all.extend(verilated());
     all.into_iter().map(|case| Box::new(case) as Box<dyn Case>).collect()
 }
 
@@ -51,6 +52,7 @@ fn pair(name: &str, program: &'static str, options: &[&str], expect: Expect) -> 
         program,
         options: options.iter().copied().map(String::from).collect(),
         run: Run::Pair,
+        cards: Cards::Emulated,
         environment: &[],
         port: Some("-p"),
         quick: false,
@@ -399,6 +401,28 @@ fn newer() -> Vec<Stock> {
     all.filter(|case| names.contains(&case.name.as_str()))
         .map(|case| Stock { name: format!("{}-newer", case.name), quick: false, newer: true, ..case })
         .collect()
+}
+
+/// One of perftest and one of the connection manager on the design of 64 bytes a beat.
+fn verilated() -> Vec<Stock> {
+    let config = "generic-64b";
+    let write = pair(
+        "verilated-write-bw",
+        "ib_write_bw",
+        &["-F", "-c", "RC", "-s", "65536", "-n", "50"],
+        Expect::Perftest { sizes: vec![65536], iterations: 50 },
+    );
+    let rping = Stock {
+        run: Run::Managed { own: "-s -a ADDRESS", peer: "-c -a ADDRESS", ends: true },
+        port: None,
+        ..pair(
+            "verilated-rping",
+            "rping",
+            &["-v", "-V", "-C", "10", "-S", "1000"],
+            Expect::Rping { rounds: 10 },
+        )
+    };
+    [write, rping].map(|case| Stock { cards: Cards::Verilated(config), ..case }).into()
 }
 
 #[cfg(test)]
