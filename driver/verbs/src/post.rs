@@ -210,20 +210,20 @@ unsafe fn quick(
     let post = |batch: &mut PostSend<'_>, error: &mut Option<ferrowire::Error>, op, payload| {
         post(batch, error, (wr.wr_id, flags), op, payload)
     };
+    // Read in each arm: binds and invalidations have no elements, whatever the members say.
     // SAFETY: as promised.
-    let sges = [element(unsafe { &*wr.sg_list })];
-    let payload = Payload::Sges(&sges);
+    let sges = || [element(unsafe { &*wr.sg_list })];
     // SAFETY: as promised: the opcode says which members are set.
     let remote = || unsafe { RemoteAddress { address: wr.wr.rdma.remote_addr, rkey: wr.wr.rdma.rkey } };
     // SAFETY: as above.
     let imm = || u32::from_be(unsafe { wr.imm.imm_data });
     match wr.opcode {
-        IBV_WR_RDMA_WRITE => post(batch, error, SendOp::Write { remote: remote() }, payload),
-        IBV_WR_SEND => post(batch, error, SendOp::Send, payload),
-        IBV_WR_RDMA_READ => post(batch, error, SendOp::Read { remote: remote() }, payload),
-        IBV_WR_SEND_WITH_IMM => post(batch, error, SendOp::SendImm { imm: imm() }, payload),
+        IBV_WR_RDMA_WRITE => post(batch, error, SendOp::Write { remote: remote() }, Payload::Sges(&sges())),
+        IBV_WR_SEND => post(batch, error, SendOp::Send, Payload::Sges(&sges())),
+        IBV_WR_RDMA_READ => post(batch, error, SendOp::Read { remote: remote() }, Payload::Sges(&sges())),
+        IBV_WR_SEND_WITH_IMM => post(batch, error, SendOp::SendImm { imm: imm() }, Payload::Sges(&sges())),
         IBV_WR_RDMA_WRITE_WITH_IMM => {
-            post(batch, error, SendOp::WriteImm { remote: remote(), imm: imm() }, payload)
+            post(batch, error, SendOp::WriteImm { remote: remote(), imm: imm() }, Payload::Sges(&sges()))
         }
         _ => Quick::Other,
     }
@@ -240,7 +240,7 @@ unsafe fn quick_inline(
     flags: c_uint,
     error: &mut Option<ferrowire::Error>,
 ) -> Quick {
-    if wr.num_sge != 1 || flags & !FLAGS != 0 {
+    if wr.num_sge != 1 || flags & !FLAGS != 0 || ![IBV_WR_RDMA_WRITE, IBV_WR_SEND].contains(&wr.opcode) {
         return Quick::Other;
     }
     // SAFETY: as promised.
@@ -310,7 +310,10 @@ unsafe fn send(
 ) -> Result<()> {
     // SAFETY: as promised.
     let op = unsafe { operation(qp, wr)? };
-    let payload = if flags & IBV_SEND_INLINE != 0 {
+    let payload = if matches!(op, SendOp::LocalInv { .. } | SendOp::BindMw { .. }) {
+        // They have no bytes, whatever the members say, which may be anything.
+        Payload::Sges(&[])
+    } else if flags & IBV_SEND_INLINE != 0 {
         // SAFETY: as promised.
         Payload::Inline(unsafe { inline_data(wr, &mut scratch.inline)? })
     } else {
@@ -321,11 +324,6 @@ unsafe fn send(
             null.translate(sges, writes(&op))?;
         }
         Payload::Sges(sges)
-    };
-    // Binds and invalidations have no bytes, whatever the members say.
-    let payload = match op {
-        SendOp::LocalInv { .. } | SendOp::BindMw { .. } => Payload::Sges(&[]),
-        _ => payload,
     };
     let mut request = with_flags(SendWr::new(wr.wr_id, op, payload), flags)?;
     if service == Service::Ud {

@@ -929,13 +929,23 @@ static void windows(struct side *s)
 		ZERO(ops(foreign).dealloc_mw(foreign));
 		ZERO(ibv_dealloc_pd(other));
 		IS(ops(qp).bind_mw(qp, mw[1], &bind), EINVAL);
-		keys[1] = (mw[1]->rkey & ~0xffu) | ((mw[1]->rkey + 1) & 0xff);
-		wr = request(2, IBV_WR_BIND_MW, NULL, 0);
-		wr.op.bind_mw = (ibv_send_wr_bind_mw){ .mw = mw[1], .rkey = keys[1], .bind_info = info };
-		post(qp, &wr);
-		mw[1]->rkey = keys[1];
-		wc = one(s->cq);
-		good(&wc, 2, IBV_WC_BIND_MW);
+		/* Binds and invalidations read no elements, whatever the members say. */
+		for (int i = 0; i < 2; i++) {
+			keys[1] = (mw[1]->rkey & ~0xffu) | ((mw[1]->rkey + 1) & 0xff);
+			wr = request(2, IBV_WR_BIND_MW, (ibv_sge *)8, 1 + 98 * i);
+			wr.op.bind_mw = (ibv_send_wr_bind_mw){ .mw = mw[1], .rkey = keys[1], .bind_info = info };
+			post(qp, &wr);
+			mw[1]->rkey = keys[1];
+			wc = one(s->cq);
+			good(&wc, 2, IBV_WC_BIND_MW);
+			if (i)
+				break;
+			wr = request(3, IBV_WR_LOCAL_INV, (ibv_sge *)8, 1);
+			wr.imm.invalidate_rkey = keys[1];
+			post(qp, &wr);
+			wc = one(s->cq);
+			good(&wc, 3, IBV_WC_LOCAL_INV);
+		}
 		/* Windows hold their region. */
 		IS(ibv_dereg_mr(s->mr), EBUSY);
 		tell(s, keys, sizeof(keys));
