@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
-use rustix::fs::{fcntl_getfl, OFlags};
 use rustix::io::{preadv2, read, write, Errno, ReadWriteFlags};
 
 use super::event::Event;
@@ -28,7 +27,8 @@ pub struct Channel {
 
 #[derive(Debug)]
 struct Inner {
-    /// Its counter is above 0 exactly while there are events, which is so whenever the lock is free, unless the program reads it.
+    /// Its counter is above 0 exactly while there are events, which is so whenever the lock is free, unless the program reads it, or a thread that has
+    /// waited has just read it and not yet restored it.
     file: OwnedFd,
     queue: Mutex<VecDeque<Event>>,
 }
@@ -61,20 +61,27 @@ impl Channel {
     /// The next event.
     ///
     /// # Errors
-    /// `WouldBlock` when there is none and the file does not block, `Interrupted` by a signal, `System`.
+    /// `WouldBlock` when there is none and the file does not block, `Interrupted` by a signal whose handler lacks `SA_RESTART`, `System`.
     pub fn next(&self) -> Result<Event> {
         loop {
             if let Some(event) = self.try_next() {
                 return Ok(event);
             }
-            if fcntl_getfl(self).map_err(system(GET))?.contains(OFlags::NONBLOCK) {
-                return Err(Error::WouldBlock);
-            }
-            match poll(&mut [PollFd::new(self, PollFlags::IN)], None) {
-                Ok(_) => {}
+            // The kernel restarts a read after a handler with `SA_RESTART`, and never a `poll(2)` (`signal(7)`).
+            match read(self, &mut [0; 8]) {
+                Ok(_) => self.signal_again(),
+                Err(Errno::AGAIN) => return Err(Error::WouldBlock),
                 Err(Errno::INTR) => return Err(Error::Interrupted),
                 Err(errno) => return Err(system(GET)(errno)),
             }
+        }
+    }
+
+    /// A read has taken the whole counter: what it stood for is still in the queue, or other threads have taken that.
+    fn signal_again(&self) {
+        let queue = self.queue();
+        if !queue.is_empty() {
+            let _ = write(self, &1u64.to_ne_bytes());
         }
     }
 
@@ -192,7 +199,11 @@ impl Account {
     pub(super) fn migrate(&self, to: &Channel) {
         let mut channel = self.channel();
         if !channel.is(to) {
-            channel.remove(self.key).into_iter().for_each(|event| to.push(event));
+            for event in channel.remove(self.key) {
+                // Requests go on where their listener does.
+                event.follow(to);
+                to.push(event);
+            }
             *channel = to.clone();
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ferrowire::AddressVector;
 use rustix::io::Errno;
 
-use super::channel::Account;
+use super::channel::{Account, Channel};
 use super::id::Id;
 use crate::mad::{IpCm, Req};
 
@@ -172,8 +172,15 @@ impl Event {
         self.owner.report();
     }
 
-    /// Changes the outcome of a connection after the bring-up of its queue pair.
-    pub(super) fn turn(&mut self, kind: EventKind, error: Option<Errno>) {
+    /// The identifier of a request gets the channel to which its listener goes.
+    pub(super) fn follow(&self, to: &Channel) {
+        if self.request.is_some() {
+            self.subject.migrate(to);
+        }
+    }
+
+    /// Changes the outcome: after the bring-up of a queue pair, or when the caller fails with what follows from the event.
+    pub fn turn(&mut self, kind: EventKind, error: Option<Errno>) {
         (self.kind, self.status) = (kind, error.map_or(0, status));
     }
 

@@ -145,6 +145,13 @@ fn put(operation: &'static str, room: &mut [u8], private_data: &[u8]) -> Result<
     Ok(())
 }
 
+/// An address with another IP address and port. The scope and the flow of IPv6 stay.
+fn with(mut address: SocketAddr, ip: IpAddr, port: u16) -> SocketAddr {
+    address.set_ip(ip);
+    address.set_port(port);
+    address
+}
+
 impl Id {
     pub(super) fn new(shared: Arc<Shared>, owner: Option<Arc<Owner>>, account: Arc<Account>) -> Self {
         Self { shared, account, closed: false, _owner: owner }
@@ -175,6 +182,7 @@ impl Id {
             cm: None,
             psn,
             gone: false,
+            silent: false,
             link: None,
             asked: ConnParam::default(),
             path_mtu: options.path_mtu,
@@ -285,14 +293,19 @@ impl Id {
     /// Changes how it behaves from its next operation on. A request has the options of its listener, and the ACK time-out of its asker until that is
     /// changed here.
     pub fn set_options(&self, change: impl FnOnce(&mut Options)) {
-        self.with(|entry| {
-            let before = entry.options.ack_timeout;
-            change(&mut entry.options);
-            let after = entry.options.ack_timeout;
-            if let Some(link) = entry.link.as_mut().filter(|_| before != after) {
-                link.ack_timeout = after;
-            }
-        });
+        let key = self.account.key;
+        let mut core = self.shared.core();
+        let Some(entry) = core.entry(key) else { return };
+        let before = entry.options.ack_timeout;
+        change(&mut entry.options);
+        let options = entry.options;
+        if let Some(link) = entry.link.as_mut().filter(|_| before != options.ack_timeout) {
+            link.ack_timeout = options.ack_timeout;
+        }
+        if let (true, space, Some(local)) = (entry.bound, entry.space, entry.local) {
+            // Others that bind or listen after this meet the new ones.
+            core.ports.change(space, local.port(), key, options.reuse_address, options.only_family);
+        }
     }
 
     /// Own address and port.
@@ -341,7 +354,8 @@ impl Id {
         let claim = Claim { key, ip, only_family, reuse, listening: false };
         let port = core.ports.bind(space, address.port(), claim, random)?;
         if let Some(entry) = core.entry(key) {
-            (entry.local, entry.bound, entry.phase) = (Some(SocketAddr::new(ip, port)), true, Phase::Bound);
+            let local = with(address, ip, port);
+            (entry.local, entry.bound, entry.phase) = (Some(local), true, Phase::Bound);
         }
         Ok(core)
     }
@@ -411,13 +425,13 @@ impl Id {
             return Err(Error::NoAddress { operation: OPERATION, peer: remote });
         }
         if bound.is_none() {
-            core = self.bind_in(core, SocketAddr::new(own, wanted.port()))?;
+            core = self.bind_in(core, with(wanted, own, wanted.port()))?;
         }
         let now = net.now();
         if let Some(entry) = core.entry(key) {
             // What was bound to all addresses goes out from one of them.
-            entry.local = entry.local.map(|local| SocketAddr::new(own, local.port()));
-            entry.remote = Some(SocketAddr::new(remote, destination.port()));
+            entry.local = entry.local.map(|local| with(local, own, local.port()));
+            entry.remote = Some(with(destination, remote, destination.port()));
         }
         core.begin_to_resolve(key, now + timeout);
         core.resolve(now, net)?;
@@ -560,7 +574,7 @@ impl Id {
             return Err(self.gone(OPERATION));
         }
         if let Some(entry) = core.entry(key) {
-            entry.phase = Phase::Accepted;
+            (entry.phase, entry.silent) = (Phase::Accepted, false);
         }
         self.shared.flush(core);
         Ok(())
@@ -582,6 +596,9 @@ impl Id {
         }
         // The manager answers the same request by itself from now on.
         core.finish(self.account.key, then);
+        if let Some(entry) = core.entry(self.account.key) {
+            entry.silent = then != Phase::Connected;
+        }
         self.shared.flush(core);
         Ok(())
     }
@@ -690,7 +707,10 @@ impl Id {
         let mut core = self.shared.live("give attributes of the queue pair")?;
         let atomics = core.limits.atomics;
         let Some(entry) = core.entry(self.account.key) else { return Ok(QpAttributes::default()) };
-        let found = attributes(to, entry.transport, entry.link.as_ref(), entry.psn, &entry.options, atomics);
+        // Between the request and its answer the asker goes by what it has asked for (as Linux).
+        let asked = entry.cm.map(|_| entry.asked.responder_resources);
+        let found =
+            attributes(to, entry.transport, entry.link.as_ref(), asked, entry.psn, &entry.options, atomics);
         let mut found = found.ok_or(Error::State {
             operation: "give attributes of the queue pair",
             state: entry.phase.text(),
@@ -712,19 +732,27 @@ impl Id {
         self.shared.flush(core);
     }
 
-    /// Ends a connection: takes the queue pair, if there is one, to ERR, and asks the other side to end it. The event [`Disconnected`](EventKind::Disconnected) follows. One
-    /// that has ended already, or has datagrams, sends nothing.
+    /// Ends a connection: takes the queue pair, if there is one, to ERR, whatever the state is, and asks the other side to end it. The event
+    /// [`Disconnected`](EventKind::Disconnected) follows. One that has ended already, has datagrams, or is not connected yet, sends nothing and has no event:
+    /// [`reject`](Self::reject) says no to the other side, and so does the end of the identifier.
     ///
     /// # Errors
-    /// `State` when there was no connection, or the other side's acceptance is not confirmed yet: [`reject`](Self::reject) it; those of the verbs; more than 220 bytes for the other side's program.
+    /// `State` before the first message of a connection; those of the verbs; more than 220 bytes for the other side's program.
     pub fn disconnect(&self, private_data: &[u8], qp: Option<&mut dyn ManagedQp>) -> Result<()> {
         const OPERATION: &str = "disconnect";
-        let phases =
-            [Phase::Connected, Phase::Accepted, Phase::Disconnecting, Phase::Disconnected, Phase::Ended];
+        let phases = [
+            Phase::Connecting,
+            Phase::Requested,
+            Phase::Replied,
+            Phase::Accepted,
+            Phase::Connected,
+            Phase::Disconnecting,
+            Phase::Disconnected,
+            Phase::Ended,
+        ];
         let key = self.account.key;
         let mut bytes = [0; Dreq::PRIVATE];
         put(OPERATION, &mut bytes, private_data)?;
-        drop(self.enter(OPERATION, &phases)?);
         if let Some(qp) = qp {
             qp.modify(QpState::Err, &self.qp_attributes(QpState::Err)?)?;
         }

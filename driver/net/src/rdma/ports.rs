@@ -70,6 +70,14 @@ impl Ports {
         Ok(port)
     }
 
+    /// A claim is shared from now on, or of its family alone, or not any more.
+    pub(super) fn change(&mut self, space: PortSpace, port: u16, key: u64, reuse: bool, only_family: bool) {
+        let claims = self.0.get_mut(&(space, port)).into_iter().flatten();
+        for claim in claims.filter(|claim| claim.key == key) {
+            (claim.reuse, claim.only_family) = (reuse, only_family);
+        }
+    }
+
     /// Takes requests to a claim, which no other one may share when it begins to.
     pub(super) fn listen(&mut self, space: PortSpace, port: u16, key: u64) -> Result<()> {
         let claims = self.0.entry((space, port)).or_default();

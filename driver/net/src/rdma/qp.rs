@@ -66,19 +66,10 @@ impl Link {
         }
     }
 
-    /// What the other side may do: as much as Linux grants.
-    fn access(&self, atomics: bool) -> AccessFlags {
-        match (self.responder_resources, atomics) {
-            (0, _) => AccessFlags::REMOTE_WRITE,
-            (_, false) => AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ,
-            (_, true) => AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ | AccessFlags::REMOTE_ATOMIC,
-        }
-    }
-
     fn rtr(&self, transport: Transport, atomics: bool) -> QpAttributes {
         let rc = transport == Transport::Rc;
         QpAttributes::new()
-            .access(self.access(rc && atomics))
+            .access(access(self.responder_resources, rc && atomics))
             .av(self.way)
             .path_mtu(self.path_mtu)
             .dest_qpn(self.remote_qpn)
@@ -97,11 +88,22 @@ impl Link {
     }
 }
 
-/// The attributes with which a queue pair goes to a state, as `rdma_init_qp_attr` gives them. `None`: the connection is not so far.
+/// What the other side may do: as much as Linux grants.
+fn access(responder_resources: u8, atomics: bool) -> AccessFlags {
+    match (responder_resources, atomics) {
+        (0, _) => AccessFlags::REMOTE_WRITE,
+        (_, false) => AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ,
+        (_, true) => AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ | AccessFlags::REMOTE_ATOMIC,
+    }
+}
+
+/// The attributes with which a queue pair goes to a state, as `rdma_init_qp_attr` gives them. `asked`: READs of the other side that this side has asked to
+/// answer. `None`: the connection is not so far.
 pub(super) fn attributes(
     to: QpState,
     transport: Transport,
     link: Option<&Link>,
+    asked: Option<u8>,
     psn: Psn,
     options: &Options,
     atomics: bool,
@@ -112,7 +114,8 @@ pub(super) fn attributes(
         QpState::Init if ud => none.pkey(PKEY).qkey(options.qkey),
         QpState::Init => {
             let rc = transport == Transport::Rc;
-            let access = link.map_or(AccessFlags::default(), |link| link.access(rc && atomics));
+            let resources = link.map(|link| link.responder_resources).or(asked);
+            let access = resources.map_or(AccessFlags::default(), |count| access(count, rc && atomics));
             none.pkey(PKEY).access(access)
         }
         QpState::Rtr if ud => none,

@@ -65,6 +65,8 @@ pub(super) struct Entry {
     pub(super) psn: Psn,
     /// The other side has ended or given up what it had with this one.
     pub(super) gone: bool,
+    /// A request that was not accepted: it has no events, for the program may not know it yet (as Linux).
+    pub(super) silent: bool,
     pub(super) link: Option<Link>,
     /// What was asked for, until the answer comes.
     pub(super) asked: ConnParam,
@@ -307,6 +309,9 @@ pub(super) fn guid([a, b, c, d, e, f]: [u8; 6]) -> u64 {
 
 impl Entry {
     pub(super) fn report(&self, kind: EventKind, status: i32, param: Param) {
+        if self.silent {
+            return;
+        }
         let event = Event::new(&self.account, kind, status, param);
         self.account.channel().push(event);
     }
@@ -617,7 +622,9 @@ impl Core {
         }
         let waiting = Waiting::new(&entry.waiting);
         let to = Arc::clone(&entry.account);
-        let account = Account::new(0, &to.channel());
+        // Held until the request is there: its listener does not migrate in between.
+        let channel = to.channel();
+        let account = Account::new(0, &channel);
         let key = account.key;
         let options = entry.options;
         let (transport, link, param) = match &request {
@@ -649,6 +656,7 @@ impl Core {
             cm: Some(cm),
             psn,
             gone: false,
+            silent: true,
             link,
             asked: ConnParam::default(),
             path_mtu: link.map_or(PathMtu::B1024, |link| link.path_mtu),
@@ -659,7 +667,7 @@ impl Core {
         self.by_cm.insert(cm, key);
         let owner = shared.owner();
         let id = Id::new(shared, owner, account);
-        to.channel().push(Event::request(&to, id, waiting, param));
+        channel.push(Event::request(&to, id, waiting, param));
         Ok(())
     }
 }
@@ -675,12 +683,9 @@ impl Entry {
             remote_qpn: rep.local_qpn,
             rq_psn: self.psn,
             sq_psn: Psn::new(rep.starting_psn),
-            responder_resources: self.asked.responder_resources.min(limits.max_dest_rd_atomic),
-            initiator_depth: self
-                .asked
-                .initiator_depth
-                .min(rep.responder_resources)
-                .min(limits.max_rd_atomic),
+            // Those of the answer, which may exceed what was asked for (as Linux).
+            responder_resources: rep.initiator_depth.min(limits.max_dest_rd_atomic),
+            initiator_depth: rep.responder_resources.min(limits.max_rd_atomic),
             ack_timeout: self.options.ack_timeout,
             retry_count: self.asked.retry_count.min(7),
             rnr_retry: rep.rnr_retry_count,

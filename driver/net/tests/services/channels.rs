@@ -172,6 +172,26 @@ fn an_identifier_moves_to_another_channel_with_its_events() {
 }
 
 #[test]
+fn a_request_goes_on_where_its_listener_has_gone() {
+    let wire = Wire::new(2);
+    let (a, b) = (Host::new(&wire, 0), Host::new(&wire, 1));
+    let listener = b.listen(PortSpace::Tcp, 1);
+    let asker = a.resolved(PortSpace::Tcp, at(1, false, 1));
+    asker.connect(&param(17, b"")).unwrap();
+    until("the request waits", || readable(&b.channel));
+    let other = Channel::new().unwrap();
+    listener.migrate(&other);
+    let mut event = next(&other);
+    let request = event.take_request().unwrap();
+    assert!(request.channel().is(&other));
+    request.accept(&param(40, b""), None).unwrap();
+    a.expect(EventKind::ConnectResponse);
+    asker.establish().unwrap();
+    assert_eq!(next(&other).kind(), EventKind::Established);
+    assert!(!readable(&b.channel));
+}
+
+#[test]
 fn services_of_two_cards_share_a_channel() {
     // An identifier of the other card leaves the channel while a request waits there: it moves, or it ends.
     for moves in [true, false] {

@@ -112,6 +112,42 @@ fn ports_are_chosen_shared_taken_and_given_back() {
 }
 
 #[test]
+fn options_that_are_set_after_the_bind_count_for_those_that_bind_after_that() {
+    let wire = Wire::new(1);
+    let a = Host::new(&wire, 0);
+    let every = SocketAddr::from(([0u16; 8], 99));
+    let (first, second) = (a.id(), a.id());
+    first.bind(every).unwrap();
+    second.set_options(|options| options.reuse_address = true);
+    assert_eq!(second.bind(every).unwrap_err().errno(), Errno::ADDRINUSE);
+    first.set_options(|options| options.reuse_address = true);
+    second.bind(every).unwrap();
+    second.destroy();
+    // Of IPv6 alone it leaves IPv4 to another one.
+    first.set_options(|options| (options.reuse_address, options.only_family) = (false, true));
+    let third = a.id();
+    third.bind(any(99)).unwrap();
+    third.listen(1).unwrap();
+    first.listen(1).unwrap();
+}
+
+#[test]
+fn scope_and_flow_of_an_address_stay_with_it() {
+    let wire = Wire::new(2);
+    let (a, _b) = (Host::new(&wire, 0), Host::new(&wire, 1));
+    let scoped = |host: usize, port, scope| {
+        let IpAddr::V6(ip) = ip(host, true) else { panic!("it is of IPv6") };
+        SocketAddr::from(std::net::SocketAddrV6::new(ip, port, 0x1234, scope))
+    };
+    let id = a.id();
+    id.bind(scoped(0, 4711, 3)).unwrap();
+    assert_eq!(id.local(), Some(scoped(0, 4711, 3)));
+    id.resolve_address(None, scoped(1, 1, 5), RESOLVE).unwrap();
+    a.expect(EventKind::AddressResolved);
+    assert_eq!((id.local(), id.remote()), (Some(scoped(0, 4711, 3)), Some(scoped(1, 1, 5))));
+}
+
+#[test]
 fn a_listener_without_an_address_gets_a_port_and_one_of_an_address_gets_only_its_requests() {
     let wire = Wire::new(2);
     let (a, b) = (Host::new(&wire, 0), Host::new(&wire, 1));
