@@ -44,6 +44,31 @@ fn threads_connect_and_accept_at_the_same_time() {
 }
 
 #[test]
+fn threads_wait_for_requests_to_one_listener_which_has_the_domain_of_the_program() {
+    run("takers");
+}
+
+#[test]
+fn a_request_goes_on_in_the_channel_to_which_its_listener_has_moved() {
+    run("moves");
+}
+
+#[test]
+fn a_datagram_service_answers_with_synchronous_identifiers() {
+    run("services");
+}
+
+#[test]
+fn a_wait_for_an_event_goes_on_after_a_signal_unless_its_handler_does_not_restart() {
+    run("interrupted");
+}
+
+#[test]
+fn what_ends_before_it_is_connected_is_told_once_or_not_at_all() {
+    run("early");
+}
+
+#[test]
 fn a_channel_works_without_blocking_with_epoll_and_for_identifiers_that_migrate() {
     run("events");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Addresses: of C programs, of the service, and of verbs.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::ptr;
 
 use ferrowire::AddressVector;
@@ -54,38 +54,58 @@ pub unsafe fn read(address: *const sockaddr) -> Result<SocketAddr> {
                     .iter()
                     .fold(0u128, |all, word| all << 32 | word),
             );
+            let port = u16::from_be(v6.sin6_port);
             // What is mapped is of IPv4, as with sockets.
-            let ip = if ip.is_unspecified() { ip.into() } else { ip.to_canonical() };
-            Ok(SocketAddr::new(ip, u16::from_be(v6.sin6_port)))
+            match ip.to_canonical() {
+                IpAddr::V4(ip) => Ok(SocketAddr::new(ip.into(), port)),
+                IpAddr::V6(ip) => Ok(SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id).into()),
+            }
         }
         IB => Err(Failure::unsupported("addresses of the family AF_IB; give one of AF_INET or AF_INET6")),
         other => Err(Failure::text(Errno::INVAL, format!("sa_family {other}: neither AF_INET nor AF_INET6"))),
     }
 }
 
+/// A program's address as it is, as far as its family goes.
+///
+/// # Safety
+/// It is valid as its family says.
+pub unsafe fn copy(address: *const sockaddr) -> sockaddr_storage {
+    let mut all = sockaddr_storage::zeroed();
+    // SAFETY: as promised; the storage has room for all families.
+    unsafe {
+        let family = ptr::addr_of!((*address).sa_family).read_unaligned();
+        let bytes = length(family) as usize;
+        ptr::copy_nonoverlapping(address.cast::<u8>(), ptr::addr_of_mut!(all).cast::<u8>(), bytes);
+    }
+    all
+}
+
 /// An address as C programs have it.
 pub fn storage(address: SocketAddr) -> sockaddr_storage {
     let mut all = sockaddr_storage::zeroed();
     let port = address.port().to_be();
-    match address.ip() {
-        IpAddr::V4(ip) => {
+    match address {
+        SocketAddr::V4(address) => {
             let v4 = sockaddr_in {
                 sin_family: INET,
                 sin_port: port,
-                sin_addr: in_addr { s_addr: u32::from(ip).to_be() },
+                sin_addr: in_addr { s_addr: u32::from(*address.ip()).to_be() },
                 sin_zero: [0; 8],
             };
             // SAFETY: the storage has room for it and its alignment.
             unsafe { ptr::addr_of_mut!(all).cast::<sockaddr_in>().write(v4) };
         }
-        IpAddr::V6(ip) => {
-            let [a, b, c, d] = [96, 64, 32, 0].map(|shift| ((u128::from(ip) >> shift) as u32).to_be());
+        SocketAddr::V6(address) => {
+            let ip = u128::from(*address.ip());
+            let [a, b, c, d] = [96, 64, 32, 0].map(|shift| ((ip >> shift) as u32).to_be());
             let v6 = sockaddr_in6 {
                 sin6_family: INET6,
                 sin6_port: port,
-                sin6_flowinfo: 0,
+                // As the program has given it: neither side looks into it.
+                sin6_flowinfo: address.flowinfo(),
                 sin6_addr: in6_addr { words: [a, b, c, d] },
-                sin6_scope_id: 0,
+                sin6_scope_id: address.scope_id(),
             };
             // SAFETY: as above.
             unsafe { ptr::addr_of_mut!(all).cast::<sockaddr_in6>().write(v6) };
@@ -155,13 +175,18 @@ mod tests {
 
     #[test]
     fn addresses_of_c_come_back_as_they_were() {
-        for text in
-            ["10.7.0.1:7174", "0.0.0.0:0", "[fd00::1:2]:20079", "[::]:1", "[fe80::fe:ff:fe00:1]:65535"]
-        {
-            let address: SocketAddr = text.parse().unwrap();
+        let texts =
+            ["10.7.0.1:7174", "0.0.0.0:0", "[fd00::1:2]:20079", "[::]:1", "[fe80::fe:ff:fe00:1%3]:65535"];
+        let flow = SocketAddrV6::new(Ipv6Addr::LOCALHOST, 7, 0x0123_4567, 9).into();
+        for address in texts.into_iter().map(|text| text.parse().unwrap()).chain([flow]) {
             let all = storage(address);
             // SAFETY: it was written just now.
             assert_eq!(unsafe { read(ptr::addr_of!(all).cast()) }.unwrap(), address);
+            // SAFETY: as above.
+            let copied =
+                storage(unsafe { read(ptr::addr_of!(copy(ptr::addr_of!(all).cast())).cast()) }.unwrap());
+            // SAFETY: as above.
+            assert_eq!(unsafe { read(ptr::addr_of!(copied).cast()) }.unwrap(), address);
             assert!(length(all.ss_family) > 0);
         }
     }

@@ -3,11 +3,13 @@
 
 use core::ffi::{c_int, c_void};
 
+use ferrowire::{QpAttributes, QpState};
 use ferrowire_net::mad::RejectReason;
 use ferrowire_net::rdma::{ConnParam, ManagedQp, Phase};
 use rustix::io::Errno;
 
-use super::id::Id;
+use super::event::Event;
+use super::id::{seen, Id};
 use super::qp::{create, Managed};
 use super::zero;
 use crate::abi::*;
@@ -100,18 +102,41 @@ pub unsafe extern "C" fn ferrowire_rdma_connect(
     zero("rdma_connect", result)
 }
 
+/// Notes whether its queue pair has left INIT.
+struct BringUp<'a> {
+    qp: Managed<'a>,
+    begun: bool,
+}
+
+impl ManagedQp for BringUp<'_> {
+    fn number(&self) -> u32 {
+        self.qp.number()
+    }
+
+    fn modify(&mut self, to: QpState, attributes: &QpAttributes) -> ferrowire::Result<()> {
+        self.qp.modify(to, attributes)?;
+        self.begun = true;
+        Ok(())
+    }
+}
+
 /// # Safety
 /// The parameters are null or valid.
 unsafe fn accept(id: &Id, param: *const rdma_conn_param) -> Result<()> {
     id.process.check()?;
     // SAFETY: as promised.
     let param = unsafe { parameters(id, param)? };
-    let mut qp = id.qp().map(Managed);
+    let mut qp = id.qp().map(|qp| BringUp { qp: Managed(qp), begun: false });
     let accepted = id.with(|id| id.accept(&param, qp.as_mut().map(|qp| qp as &mut dyn ManagedQp)));
     if id.is_datagram() {
-        return accepted;
+        accepted?;
+        if id.own().synchronous {
+            // No event follows in whose place the request would be acknowledged.
+            id.drop_event();
+        }
+        return Ok(());
     }
-    if let (Err(_), Some(qp)) = (&accepted, &mut qp) {
+    if let (Err(_), Some(BringUp { qp, begun: true })) = (&accepted, &mut qp) {
         qp.give_up();
     }
     accepted?;
@@ -136,7 +161,9 @@ pub unsafe extern "C" fn ferrowire_rdma_accept(
 unsafe fn reject(id: *mut rdma_cm_id, reason: RejectReason, data: *const c_void, length: u8) -> Result<()> {
     // SAFETY: as promised.
     let (id, data) = unsafe { (Id::of(id), bytes(data, length)) };
-    id.with(|id| id.reject_with(reason, &data))
+    id.with(|id| id.reject_with(reason, &data))?;
+    id.own().ended = true;
+    Ok(())
 }
 
 /// Answers a request with no.
@@ -177,7 +204,7 @@ pub unsafe extern "C" fn ferrowire_rdma_reject_ece(
 pub unsafe extern "C" fn ferrowire_rdma_establish(id: *mut rdma_cm_id) -> c_int {
     // SAFETY: as promised.
     let id = unsafe { Id::of(id) };
-    let result = match id.seen().qp.is_null() {
+    let result = match id.qp().is_none() {
         true => id.with(ferrowire_net::rdma::Id::establish),
         false => Err(Failure::invalid("the identifier has a queue pair, and says so by itself")),
     };
@@ -214,8 +241,13 @@ fn disconnect(id: &Id) -> Result<()> {
     // Its event is there or was taken: it must not be waited for again.
     let over = id.own().ended;
     let mut qp = id.qp().map(Managed);
-    id.with(|id| id.disconnect(&[], qp.as_mut().map(|qp| qp as &mut dyn ManagedQp)))?;
-    match over || id.is_datagram() {
+    let phase = id.with(|id| {
+        id.disconnect(&[], qp.as_mut().map(|qp| qp as &mut dyn ManagedQp))?;
+        Ok(id.phase())
+    })?;
+    // What is not connected, or not any more, has no event.
+    let silent = matches!(phase, Phase::Connecting | Phase::Requested | Phase::Replied | Phase::Ended);
+    match over || silent || id.is_datagram() {
         true => Ok(()),
         false => id.complete(),
     }
@@ -237,33 +269,34 @@ fn get_request(listener: &Id) -> Result<*mut rdma_cm_id> {
         return Err(Failure::invalid("the listener has a channel of the program; take its events there"));
     }
     listener.drop_event();
-    let (kind, status) = listener.take_event()?;
+    // Other threads may wait here, too: the event is this one's, and not the listener's.
+    let taken = listener.next_event()?;
+    // SAFETY: the event lives until it is acknowledged.
+    let (kind, status, pointer) = unsafe { ((*taken).event, (*taken).status, (*taken).id) };
     if status != 0 {
+        listener.leave_event(taken);
         let errno = if status < 0 { Errno::from_raw_os_error(-status) } else { Errno::IO };
         return Err(Failure::text(errno, format!("the listener has ended with status {status}")));
     }
     if kind != RDMA_CM_EVENT_CONNECT_REQUEST {
+        listener.leave_event(taken);
         return Err(Failure::text(Errno::INVAL, format!("event {kind} is no request")));
     }
-    let taken = listener.seen().event;
-    // SAFETY: the event lives until it is acknowledged.
-    let pointer = unsafe { (*taken).id };
     let endpoint = listener.own().endpoint;
-    if let Some((pd, attr)) = endpoint.and_then(|endpoint| Some((endpoint.pd, endpoint.qp?))) {
-        let mut attr = attr;
-        // SAFETY: the request lives; the domain is the program's.
+    if let Some(mut attr) = endpoint {
+        let pd = seen!(listener, pd);
+        // SAFETY: the request lives; the domain is the program's, or that by default.
         if let Err(failure) = unsafe { create(Id::of(pointer), pd, &mut attr) } {
-            listener.drop_event();
-            // SAFETY: the program does not have it.
-            unsafe { super::id::ferrowire_rdma_destroy_id(pointer) };
+            // SAFETY: the program has neither.
+            unsafe {
+                drop(Event::back(taken));
+                super::id::ferrowire_rdma_destroy_id(pointer);
+            }
             return Err(failure);
         }
     }
-    // SAFETY: both members are this library's.
-    unsafe {
-        (*listener.pointer()).event = core::ptr::null_mut();
-        (*pointer).event = taken;
-    }
+    // SAFETY: the member is this library's, and no other thread knows the request.
+    unsafe { (*pointer).event = taken };
     Ok(pointer)
 }
 

@@ -4,7 +4,7 @@
 use core::ffi::c_int;
 use std::ptr;
 
-use super::id::{ferrowire_rdma_destroy_id, port_space, Endpoint, Id};
+use super::id::{ferrowire_rdma_destroy_id, port_space, Id};
 use super::qp::{create, ferrowire_rdma_destroy_qp, ferrowire_rdma_destroy_srq};
 use super::{resolve, zero};
 use crate::abi::*;
@@ -39,8 +39,12 @@ unsafe fn create_ep(
         if info.ai_flags & RAI_PASSIVE != 0 {
             // SAFETY: as promised.
             unsafe { resolve::bind_to(id, info.ai_src_addr)? };
-            let qp = attr.map(|attr| ibv_qp_init_attr { qp_type: kind, ..*attr });
-            id.own().endpoint = Some(Endpoint { pd, qp });
+            if !pd.is_null() {
+                // Instead of the domain by default. Queue pairs of requests are made in it.
+                // SAFETY: the program does not have it yet.
+                unsafe { (*pointer).pd = pd };
+            }
+            id.own().endpoint = attr.map(|attr| ibv_qp_init_attr { qp_type: kind, ..*attr });
             return Ok(());
         }
         // SAFETY: as promised.

@@ -68,8 +68,10 @@ fn hand_on(mut told: rdma::Event) -> Option<*mut rdma_cm_event> {
         of_context(told.context())?
     };
     let shown = match told.kind() {
-        EventKind::AddressResolved => id.show(),
-        EventKind::RouteResolved => id.show_path(),
+        EventKind::AddressResolved => id.show().map_err(|failure| (EventKind::AddressError, failure)),
+        EventKind::RouteResolved => id.show_path().map_err(|failure| (EventKind::RouteError, failure)),
+        // The program has heard that there is no connection.
+        EventKind::Rejected | EventKind::Disconnected if id.own().connect_error => return None,
         EventKind::ConnectResponse => {
             if let Some(qp) = id.qp() {
                 // The identifier may be at its end: then nobody takes the event.
@@ -78,12 +80,14 @@ fn hand_on(mut told: rdma::Event) -> Option<*mut rdma_cm_event> {
                     Ok(())
                 });
             }
+            id.own().connect_error |= told.kind() == EventKind::ConnectError;
             Ok(())
         }
         _ => Ok(()),
     };
-    if let Err(failure) = shown {
+    if let Err((instead, failure)) = shown {
         say!("{}: {failure}", name(told.kind() as rdma_cm_event_type).to_string_lossy());
+        told.turn(instead, Some(failure.errno));
     }
     let failed =
         matches!(told.kind(), EventKind::Rejected | EventKind::Unreachable | EventKind::ConnectError);

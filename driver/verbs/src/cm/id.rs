@@ -6,6 +6,7 @@
 
 use core::ffi::{c_int, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use ferrowire::Service as Transport;
@@ -37,25 +38,29 @@ pub struct Id {
 
 object!(Id, rdma_cm_id);
 
+/// A member that the program sees, as it is now. Others may change meanwhile.
+macro_rules! seen {
+    ($id:expr, $($member:ident).+) => {
+        // SAFETY: the memory is valid while the identifier lives; programs do not change it while they call.
+        unsafe { (*$id.pointer()).$($member).+ }
+    };
+}
+pub(super) use seen;
+
 /// What the program does not see.
 pub(super) struct Own {
     /// Its channel is its own, and calls wait for their events.
     pub(super) synchronous: bool,
     /// What the program has set before it had an address.
     pub(super) options: Options,
-    /// Of `rdma_create_ep`, for queue pairs of its requests.
-    pub(super) endpoint: Option<Endpoint>,
+    /// Of a listener of `rdma_create_ep`: what queue pairs of its requests are made of.
+    pub(super) endpoint: Option<ibv_qp_init_attr>,
     /// Completion queues and channels that `rdma_create_qp` made: `send_cq`, `recv_cq`, and their channels.
     pub(super) made: Made,
     /// It has ended: no event of `rdma_disconnect` comes.
     pub(super) ended: bool,
-}
-
-/// What a listener of `rdma_create_ep` gives its requests.
-#[derive(Clone, Copy)]
-pub(super) struct Endpoint {
-    pub(super) pd: *mut ibv_pd,
-    pub(super) qp: Option<ibv_qp_init_attr>,
+    /// The program has heard that its queue pair did not come up: no other end of the connection is told.
+    pub(super) connect_error: bool,
 }
 
 /// Queues that this library made for the queue pair of an identifier; null if there are none.
@@ -87,12 +92,6 @@ pub fn port_space(ps: rdma_port_space) -> Result<PortSpace> {
 }
 
 impl Id {
-    /// What the program sees, as it is now.
-    pub fn seen(&self) -> rdma_cm_id {
-        // SAFETY: the memory is valid; programs do not change it while they call.
-        unsafe { *self.pointer() }
-    }
-
     pub(super) fn own(&self) -> MutexGuard<'_, Own> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -128,8 +127,14 @@ impl Id {
             qp_type: kind,
             ..rdma_cm_id::zeroed()
         };
-        let own =
-            Own { synchronous, options: Options::default(), endpoint: None, made: Made::NONE, ended: false };
+        let own = Own {
+            synchronous,
+            options: Options::default(),
+            endpoint: None,
+            made: Made::NONE,
+            ended: false,
+            connect_error: false,
+        };
         let id = Box::new(Self {
             base: Raw::new(base),
             process: Process::this(),
@@ -142,7 +147,6 @@ impl Id {
 
     /// That of a request to a listener.
     pub fn of_request(listener: &Id, request: rdma::Id) -> Result<*mut rdma_cm_id> {
-        let seen = listener.seen();
         let kind = match request.transport() {
             Transport::Ud => IBV_QPT_UD,
             Transport::Uc => IBV_QPT_UC,
@@ -150,14 +154,13 @@ impl Id {
         };
         // A synchronous listener has synchronous requests.
         let synchronous = listener.own().synchronous;
-        let channel = if synchronous { ptr::null_mut() } else { seen.channel };
-        let pointer = Self::create(channel, seen.context, request.port_space(), kind)?;
+        let channel = if synchronous { ptr::null_mut() } else { seen!(listener, channel) };
+        let pointer = Self::create(channel, seen!(listener, context), request.port_space(), kind)?;
         // SAFETY: it was made just now.
         let new = unsafe { Id::of(pointer) };
-        if synchronous {
-            // SAFETY: as above.
-            request.migrate(unsafe { &Events::of(new.seen().channel).queue });
-        }
+        let channel = seen!(new, channel);
+        // SAFETY: a channel outlives its identifiers.
+        request.migrate(unsafe { &Events::of(channel).queue });
         request.set_context(pointer.expose_provenance());
         new.own().options = request.options();
         if let Some(card) = listener.card.get() {
@@ -185,15 +188,15 @@ impl Id {
         if service.is_some() {
             return Ok(());
         }
-        let seen = self.seen();
+        let channel = seen!(self, channel);
         // SAFETY: a channel outlives its identifiers.
-        let channel = unsafe { &Events::of(seen.channel).queue };
-        let space = port_space(seen.ps)?;
+        let channel = unsafe { &Events::of(channel).queue };
+        let space = port_space(seen!(self, ps))?;
         let new = card.cm.service()?.create_id(channel, space, self.pointer().expose_provenance());
         let new = new.map_err(failure)?;
         let options = self.own().options;
         new.set_options(|own| *own = options);
-        if seen.qp_type == IBV_QPT_UC {
+        if seen!(self, qp_type) == IBV_QPT_UC {
             new.set_transport(Transport::Uc).map_err(failure)?;
         }
         // It is set once, under the lock.
@@ -222,14 +225,14 @@ impl Id {
 
     /// Its queue pair, if it has one.
     pub fn qp(&self) -> Option<&Qp> {
-        let qp = self.seen().qp;
+        let qp = seen!(self, qp);
         // SAFETY: the program keeps it while the identifier has it.
         (!qp.is_null()).then(|| unsafe { Qp::of(qp) })
     }
 
     /// Whether it is of datagrams.
     pub fn is_datagram(&self) -> bool {
-        self.seen().qp_type == IBV_QPT_UD
+        seen!(self, qp_type) == IBV_QPT_UD
     }
 
     /// Shows the program its addresses, and with an address of its own the card's context and the domain.
@@ -237,6 +240,8 @@ impl Id {
         let card = self.card()?;
         let (local, remote) = self.with(|id| Ok((id.local(), id.remote())))?;
         let base = self.pointer();
+        // `rdma_resolve_addr` writes the address of the other side, too.
+        let own = self.own();
         // SAFETY: the program reads these members after the call, or after the event.
         unsafe {
             if let Some(local) = local {
@@ -249,12 +254,17 @@ impl Id {
                 (*base).route.addr.addr.ibaddr.dgid = address::gid(remote.ip());
             }
         }
+        drop(own);
         if local.is_some_and(|local| !local.ip().is_unspecified()) {
-            let (context, pd) = (card.cm.context()?, card.cm.pd()?);
+            let context = card.cm.context()?;
             // SAFETY: as above.
             unsafe {
                 (*base).verbs = context;
                 (*base).port_num = address::PORT;
+            }
+            let pd = card.cm.pd()?;
+            // SAFETY: as above.
+            unsafe {
                 if (*base).pd.is_null() {
                     (*base).pd = pd;
                 }
@@ -282,13 +292,17 @@ impl Id {
 
     /// Acknowledges the event that a synchronous call has left.
     pub fn drop_event(&self) {
-        let base = self.pointer();
-        // SAFETY: the member is this library's, and the event lives until it is acknowledged.
-        unsafe {
-            let event = std::mem::replace(&mut (*base).event, ptr::null_mut());
-            if !event.is_null() {
-                drop(Event::back(event));
-            }
+        self.leave_event(ptr::null_mut());
+    }
+
+    /// Leaves an event in `event`, and acknowledges the one that was there. Several threads may wait for requests to one listener, so it is exchanged at once.
+    pub fn leave_event(&self, event: *mut rdma_cm_event) {
+        // SAFETY: the member is this library's and aligned, and lives as long as the identifier.
+        let member = unsafe { AtomicPtr::from_ptr(ptr::addr_of_mut!((*self.pointer()).event)) };
+        let before = member.swap(event, Ordering::AcqRel);
+        if !before.is_null() {
+            // SAFETY: the event lives until it is acknowledged, which the thread does that has taken it out.
+            drop(unsafe { Event::back(before) });
         }
     }
 
@@ -299,7 +313,10 @@ impl Id {
             return Ok(());
         }
         self.drop_event();
-        let (kind, status) = self.take_event()?;
+        let taken = self.next_event()?;
+        // SAFETY: the event was made just now.
+        let (kind, status) = unsafe { ((*taken).event, (*taken).status) };
+        self.leave_event(taken);
         if status == 0 {
             return Ok(());
         }
@@ -314,21 +331,20 @@ impl Id {
         Err(Failure::text(errno, format!("{} with status {status}", name.to_string_lossy())))
     }
 
-    /// Waits for the next event of its own channel, and leaves it in `event`.
-    pub fn take_event(&self) -> Result<(rdma_cm_event_type, c_int)> {
+    /// Waits for the next event of its own channel, which the caller acknowledges.
+    pub fn next_event(&self) -> Result<*mut rdma_cm_event> {
+        let channel = seen!(self, channel);
         // SAFETY: the channel lives as long as the identifier.
-        let taken = event::next(unsafe { Events::of(self.seen().channel) })?;
-        // SAFETY: the event was made just now; the member is this library's.
-        unsafe {
-            (*self.pointer()).event = taken;
-            Ok(((*taken).event, (*taken).status))
-        }
+        event::next(unsafe { Events::of(channel) })
     }
 
     /// Gives it another channel; null: one of its own, by which it becomes synchronous.
     fn migrate(&self, channel: *mut rdma_event_channel) -> Result<()> {
         self.process.check()?;
         let synchronous = channel.is_null();
+        if synchronous && self.own().synchronous {
+            return Err(Failure::invalid("the identifier has a channel of its own already"));
+        }
         let new = if synchronous { Events::create()? } else { channel };
         // SAFETY: the program gives a channel that lives.
         let queue = unsafe { &Events::of(new).queue };
@@ -364,15 +380,15 @@ impl Id {
         if let Some(service) = service {
             service.destroy();
         }
-        let seen = own.seen();
+        let (path, channel) = (seen!(own, route.path_rec), seen!(own, channel));
         // SAFETY: as promised; the record is a box of this library.
         unsafe {
-            if !seen.route.path_rec.is_null() {
-                drop(Box::from_raw(seen.route.path_rec));
+            if !path.is_null() {
+                drop(Box::from_raw(path));
             }
             if own.own().synchronous {
                 // Of this process.
-                let _ = Events::destroy(seen.channel);
+                let _ = Events::destroy(channel);
             }
             drop(Id::back(id));
         }

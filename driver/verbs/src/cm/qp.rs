@@ -8,7 +8,7 @@ use ferrowire::{QpAttributes, QpState, Service as Transport};
 use ferrowire_net::rdma::ManagedQp;
 use rustix::io::Errno;
 
-use super::id::{Id, Made};
+use super::id::{seen, Id, Made};
 use super::{address, zero};
 use crate::abi::*;
 use crate::card::Card;
@@ -109,17 +109,17 @@ fn verbs(card: Option<&Card>, from: &QpAttributes, to: QpState) -> (ibv_qp_attr,
 
 /// Makes the completion queues that the program does not give, each with a channel.
 fn queues(id: &Id, attr: &ibv_qp_init_attr) -> Result<Made> {
-    let seen = id.seen();
+    let verbs = seen!(id, verbs);
     let mut made = Made::NONE;
     let queue = |entries: u32| -> Option<(*mut ibv_cq, *mut ibv_comp_channel)> {
         let entries = c_int::try_from(entries.max(1)).unwrap_or(c_int::MAX);
         // SAFETY: the context is open until the process ends.
-        let channel = unsafe { channel::ibv_create_comp_channel(seen.verbs) };
+        let channel = unsafe { channel::ibv_create_comp_channel(verbs) };
         if channel.is_null() {
             return None;
         }
         // SAFETY: as above; the channel was made just now.
-        let cq = unsafe { cq::ibv_create_cq(seen.verbs, entries, id.pointer().cast(), channel, 0) };
+        let cq = unsafe { cq::ibv_create_cq(verbs, entries, id.pointer().cast(), channel, 0) };
         if cq.is_null() {
             // SAFETY: nothing uses it.
             unsafe { channel::ibv_destroy_comp_channel(channel) };
@@ -189,25 +189,32 @@ fn errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
+/// The domain that a program gives, or that of the identifier.
+fn domain(id: &Id, pd: *mut ibv_pd) -> Result<*mut ibv_pd> {
+    let verbs = seen!(id, verbs);
+    if verbs.is_null() {
+        return Err(Failure::invalid("the identifier has no card yet; resolve an address first"));
+    }
+    let pd = if pd.is_null() { seen!(id, pd) } else { pd };
+    // SAFETY: the program gives a domain that lives.
+    if pd.is_null() || unsafe { (*pd).context } != verbs {
+        return Err(Failure::invalid("the domain is not of the identifier's context `verbs`"));
+    }
+    Ok(pd)
+}
+
 /// What a queue pair is made of, checked and filled up; and the queues that were made for it.
 fn prepare(id: &Id, pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr) -> Result<(*mut ibv_pd, Made)> {
     id.process.check()?;
-    let seen = id.seen();
-    if !seen.qp.is_null() {
+    if !seen!(id, qp).is_null() {
         return Err(Failure::invalid("the identifier has a queue pair"));
     }
-    if seen.verbs.is_null() {
-        return Err(Failure::invalid("the identifier has no card yet; resolve an address first"));
-    }
-    let pd = if pd.is_null() { seen.pd } else { pd };
-    // SAFETY: the program gives a domain that lives.
-    if pd.is_null() || unsafe { (*pd).context } != seen.verbs {
-        return Err(Failure::invalid("the domain is not of the identifier's context `verbs`"));
-    }
-    if attr.qp_type != seen.qp_type {
-        let datagrams = [attr.qp_type, seen.qp_type].contains(&IBV_QPT_UD);
+    let pd = domain(id, pd)?;
+    let own = seen!(id, qp_type);
+    if attr.qp_type != own {
+        let datagrams = [attr.qp_type, own].contains(&IBV_QPT_UD);
         if datagrams || ![IBV_QPT_RC, IBV_QPT_UC].contains(&attr.qp_type) {
-            let why = format!("qp_type {} is not that of the identifier, {}", attr.qp_type, seen.qp_type);
+            let why = format!("qp_type {} is not that of the identifier, {own}", attr.qp_type);
             return Err(Failure::text(Errno::INVAL, why));
         }
         let transport = if attr.qp_type == IBV_QPT_UC { Transport::Uc } else { Transport::Rc };
@@ -215,12 +222,9 @@ fn prepare(id: &Id, pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr) -> Result<(*mu
         // SAFETY: the member is this library's.
         unsafe { (*id.pointer()).qp_type = attr.qp_type };
     }
-    for (name, own, given) in
-        [("send_cq", seen.send_cq, &mut attr.send_cq), ("recv_cq", seen.recv_cq, &mut attr.recv_cq)]
-    {
-        one_of(name, own, given)?;
-    }
-    one_of("srq", seen.srq, &mut attr.srq)?;
+    one_of("send_cq", seen!(id, send_cq), &mut attr.send_cq)?;
+    one_of("recv_cq", seen!(id, recv_cq), &mut attr.recv_cq)?;
+    one_of("srq", seen!(id, srq), &mut attr.srq)?;
     let made = queues(id, attr)?;
     if attr.send_cq.is_null() {
         attr.send_cq = made.send_cq;
@@ -277,10 +281,14 @@ fn begin(id: &Id, pd: *mut ibv_pd, qp: *mut ibv_qp, made: Made) -> Result<()> {
 /// # Safety
 /// The objects live.
 pub unsafe fn create(id: &Id, pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr) -> Result<()> {
-    let (pd, made) = prepare(id, pd, attr)?;
+    let mut filled = *attr;
+    let (pd, made) = prepare(id, pd, &mut filled)?;
     // SAFETY: as promised.
-    let qp = unsafe { qp::ibv_create_qp(pd, attr) };
-    begin(id, pd, qp, made)
+    let qp = unsafe { qp::ibv_create_qp(pd, &mut filled) };
+    begin(id, pd, qp, made)?;
+    // Queues of an attempt that has failed are gone, so the program gets nothing of those.
+    *attr = filled;
+    Ok(())
 }
 
 /// Creates the queue pair of an identifier. What the program does not give is made: the domain, and completion queues with channels.
@@ -311,11 +319,19 @@ unsafe fn create_ex(id: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result<()> {
         sq_sig_all: attr.sq_sig_all,
     };
     let (pd, made) = prepare(id, if given { attr.pd } else { ptr::null_mut() }, &mut plain)?;
+    // Programs of older headers have fewer members: no copy of the whole.
+    let before = (attr.send_cq, attr.recv_cq, attr.srq, attr.pd, attr.comp_mask);
     (attr.send_cq, attr.recv_cq, attr.srq, attr.pd) = (plain.send_cq, plain.recv_cq, plain.srq, pd);
     attr.comp_mask |= IBV_QP_INIT_ATTR_PD;
+    let verbs = seen!(id, verbs);
     // SAFETY: as promised.
-    let qp = unsafe { qp::create_qp_ex(id.seen().verbs, attr) };
-    begin(id, pd, qp, made)
+    let qp = unsafe { qp::create_qp_ex(verbs, attr) };
+    let begun = begin(id, pd, qp, made);
+    if begun.is_err() {
+        // Queues that were made for it are gone.
+        (attr.send_cq, attr.recv_cq, attr.srq, attr.pd, attr.comp_mask) = before;
+    }
+    begun
 }
 
 /// The same with further attributes.
@@ -357,19 +373,10 @@ pub unsafe extern "C" fn ferrowire_rdma_destroy_qp(id: *mut rdma_cm_id) {
 /// Checks what a shared receive queue is made of; its domain.
 fn prepare_srq(id: &Id, pd: *mut ibv_pd) -> Result<*mut ibv_pd> {
     id.process.check()?;
-    let seen = id.seen();
-    if !seen.srq.is_null() {
+    if !seen!(id, srq).is_null() {
         return Err(Failure::invalid("the identifier has a shared receive queue"));
     }
-    if seen.verbs.is_null() {
-        return Err(Failure::invalid("the identifier has no card yet; resolve an address first"));
-    }
-    let pd = if pd.is_null() { seen.pd } else { pd };
-    // SAFETY: the program gives a domain that lives.
-    if pd.is_null() || unsafe { (*pd).context } != seen.verbs {
-        return Err(Failure::invalid("the domain is not of the identifier's context `verbs`"));
-    }
-    Ok(pd)
+    domain(id, pd)
 }
 
 fn begin_srq(id: &Id, pd: *mut ibv_pd, srq: *mut ibv_srq) -> Result<()> {
@@ -415,11 +422,12 @@ pub unsafe extern "C" fn ferrowire_rdma_create_srq_ex(
     // SAFETY: as promised.
     let (id, attr) = unsafe { (Id::of(id), &mut *attr) };
     let given = attr.comp_mask & IBV_SRQ_INIT_ATTR_PD != 0;
+    let verbs = seen!(id, verbs);
     let made = prepare_srq(id, if given { attr.pd } else { ptr::null_mut() }).and_then(|pd| {
         attr.pd = pd;
         attr.comp_mask |= IBV_SRQ_INIT_ATTR_PD;
         // SAFETY: as promised.
-        begin_srq(id, pd, unsafe { srq::create_srq_ex(id.seen().verbs, attr) })
+        begin_srq(id, pd, unsafe { srq::create_srq_ex(verbs, attr) })
     });
     zero("rdma_create_srq_ex", made)
 }
@@ -436,7 +444,7 @@ pub unsafe extern "C" fn ferrowire_rdma_destroy_srq(id: *mut rdma_cm_id) {
         crate::failure::report("rdma_destroy_srq", &failure);
         return;
     }
-    let srq = id.seen().srq;
+    let srq = seen!(id, srq);
     // SAFETY: as promised; the member is this library's.
     unsafe {
         if !srq.is_null() && srq::ibv_destroy_srq(srq) == 0 {
@@ -451,7 +459,11 @@ fn init_attr(id: &Id, attr: &mut ibv_qp_attr) -> Result<u32> {
     let to = to.ok_or_else(|| {
         Failure::text(Errno::INVAL, format!("qp_state {state} is none of INIT, RTR and RTS"))
     })?;
-    let found = id.with(|id| id.qp_attributes(to))?;
+    let mut found = id.with(|id| id.qp_attributes(to))?;
+    if to == QpState::Rtr {
+        // Rights are those of INIT (as Linux): what the program has added there stays.
+        found.access = None;
+    }
     let card = id.card()?;
     let (found, mask) = verbs(Some(card), &found, to);
     *attr = found;

@@ -44,14 +44,21 @@ pub unsafe fn resolve_address(
     timeout_ms: c_int,
 ) -> Result<()> {
     // SAFETY: as promised.
-    let destination = unsafe { address::read(destination)? };
+    let (destination, given) = unsafe { (address::read(destination)?, address::copy(destination)) };
     let source = match source.is_null() {
         true => None,
         // SAFETY: as promised.
         false => Some(unsafe { address::read(source)? }),
     };
     id.attach()?;
-    id.with(|id| id.resolve_address(source, destination, timeout(timeout_ms)))?;
+    id.with(|service| {
+        // The event, whose address counts, may be taken by another thread before this call ends: that waits for the lock.
+        let _own = id.own();
+        service.resolve_address(source, destination, timeout(timeout_ms))?;
+        // SAFETY: the program reads the member after the call.
+        unsafe { (*id.pointer()).route.addr.dst.dst_storage = given };
+        Ok(())
+    })?;
     id.complete()
 }
 

@@ -332,6 +332,13 @@ static void rc(struct side *s)
 	IS(attr.qp_state, IBV_QPS_RTS);
 	IS(attr.max_rd_atomic, 2);
 	CHECK(attr.dest_qp_num && attr.ah_attr.is_global && attr.path_mtu >= IBV_MTU_1024);
+	if (s->server) {
+		rdma_conn_param param = saying("welcome");
+
+		/* Once is enough, and a second time changes nothing. */
+		NO(rdma_accept(id, &param), EINVAL);
+		IS(id->qp->state, IBV_QPS_RTS);
+	}
 	exchange(s, id);
 	if (!s->server) {
 		OK(rdma_disconnect(id));
@@ -437,6 +444,8 @@ static void endpoints(struct side *s)
 	if (s->server) {
 		OK(rdma_get_request(listen, &id));
 		OK(rdma_reject(id, NULL, 0));
+		/* There is nothing to wait for. */
+		OK(rdma_disconnect(id));
 		rdma_destroy_ep(id);
 		meet(s);
 		rdma_destroy_ep(listen);
@@ -601,6 +610,7 @@ static void events(struct side *s)
 	id = make(s, RDMA_PS_TCP, NULL);
 	OK(rdma_migrate_id(id, NULL));
 	CHECK(id->channel && id->channel != s->channel);
+	NO(rdma_migrate_id(id, NULL), EINVAL);
 	OK(rdma_resolve_addr(id, NULL, at(SERVER, PORT), TIMEOUT));
 	IS(id->event->event, RDMA_CM_EVENT_ADDR_RESOLVED);
 	OK(rdma_migrate_id(id, second));
@@ -611,8 +621,11 @@ static void events(struct side *s)
 	/* An address that no station has. */
 	id = make(s, RDMA_PS_TCP, NULL);
 	OK(rdma_resolve_addr(id, NULL, at("10.7.0.77", PORT), 300));
+	CHECK(is_at(&id->route.addr.dst, "10.7.0.77"));
 	got = event(s->channel, RDMA_CM_EVENT_ADDR_ERROR);
 	IS(got->status, -ETIMEDOUT);
+	CHECK(is_at(&id->route.addr.dst, "10.7.0.77"));
+	IS(rdma_get_dst_port(id), htons(PORT));
 	OK(rdma_ack_cm_event(got));
 	OK(rdma_destroy_id(id));
 	/* One whose search is not over. */
@@ -712,6 +725,12 @@ static void errors(struct side *s)
 	attr.cap.max_send_sge = 1000;
 	NO(rdma_create_qp(id, NULL, &attr), EINVAL);
 	CHECK(!id->qp && !id->send_cq && !id->recv_cq_channel);
+	/* What was made for it is gone. */
+	CHECK(!attr.send_cq && !attr.recv_cq);
+	ibv_qp_init_attr_ex ex = { .cap = attr.cap, .qp_type = IBV_QPT_RC };
+
+	NO(rdma_create_qp_ex(id, &ex), EINVAL);
+	CHECK(!ex.send_cq && !ex.recv_cq);
 	attr = queues(IBV_QPT_RC);
 	OK(rdma_create_qp(id, NULL, &attr));
 	NO(rdma_create_qp(id, NULL, &attr), EINVAL);
@@ -881,6 +900,8 @@ static void attributes(struct side *s)
 		ibv_qp_attr attr = { .qp_state = states[i] };
 
 		OK(rdma_init_qp_attr(id, &attr, &mask));
+		/* Rights are those of INIT. */
+		IS(!!(mask & IBV_QP_ACCESS_FLAGS), i == 0);
 		OK(ibv_modify_qp(qp, &attr, mask));
 	}
 	OK(rdma_ack_cm_event(got));
@@ -1268,10 +1289,299 @@ static void threads(struct side *s)
 		rdma_destroy_ep(listen);
 }
 
+/* Threads of the server wait for requests to one listener, whose domain is the program's. */
+static void *takes(void *argument)
+{
+	rdma_cm_id *listen = argument, *id;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		OK(rdma_get_request(listen, &id));
+		CHECK(id->qp && id->pd == listen->pd && id->event && id->event->id == id);
+		answers(id);
+	}
+	return NULL;
+}
+
+static void takers(struct side *s)
+{
+	pthread_t all[THREADS];
+	rdma_cm_id *listen = NULL;
+	ibv_context **list = NULL;
+	ibv_pd *pd = NULL;
+
+	if (s->server) {
+		rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP, .ai_flags = RAI_PASSIVE }, *info;
+		ibv_qp_init_attr attr = queues(IBV_QPT_RC);
+
+		CHECK(list = rdma_get_devices(NULL));
+		CHECK(pd = ibv_alloc_pd(list[0]));
+		OK(rdma_getaddrinfo(NULL, "7174", &hints, &info));
+		OK(rdma_create_ep(&listen, info, pd, &attr));
+		CHECK(listen->pd == pd);
+		rdma_freeaddrinfo(info);
+		OK(rdma_listen(listen, 0));
+	}
+	meet(s);
+	for (int i = 0; i < THREADS; i++)
+		CHECK(!pthread_create(&all[i], NULL, s->server ? takes : asks, listen));
+	for (int i = 0; i < THREADS; i++)
+		CHECK(!pthread_join(all[i], NULL));
+	meet(s);
+	if (s->server) {
+		CHECK(!listen->event);
+		rdma_destroy_ep(listen);
+		OK(ibv_dealloc_pd(pd));
+		rdma_free_devices(list);
+	}
+}
+
+/* A listener moves while a request waits: events of the request come where it went. */
+static void moves(struct side *s)
+{
+	rdma_event_channel *second = NULL;
+	rdma_cm_id *listen = NULL, *id;
+
+	if (s->server) {
+		rdma_conn_param param = saying("welcome");
+		struct pollfd look = { .fd = s->channel->fd, .events = POLLIN };
+		rdma_event_channel *first = s->channel;
+
+		listen = listener(s, RDMA_PS_TCP, SERVER, PORT);
+		CHECK(second = rdma_create_event_channel());
+		meet(s);
+		CHECK(poll(&look, 1, 1000 * PATIENCE) == 1);
+		OK(rdma_migrate_id(listen, second));
+		s->channel = second;
+		id = request(s, listen, IBV_QPT_RC);
+		OK(rdma_accept(id, &param));
+		passes(second, RDMA_CM_EVENT_ESTABLISHED);
+		CHECK(is_empty(first));
+		rdma_destroy_event_channel(first);
+	} else {
+		rdma_conn_param param = saying("hello");
+		ibv_qp_init_attr attr = queues(IBV_QPT_RC);
+
+		meet(s);
+		id = resolved(s, RDMA_PS_TCP, SERVER, PORT);
+		OK(rdma_create_qp(id, NULL, &attr));
+		OK(rdma_connect(id, &param));
+		passes(s->channel, RDMA_CM_EVENT_ESTABLISHED);
+	}
+	meet(s);
+	if (!s->server)
+		OK(rdma_disconnect(id));
+	passes(s->channel, RDMA_CM_EVENT_DISCONNECTED);
+	end(id);
+	if (s->server)
+		OK(rdma_destroy_id(listen));
+}
+
+/* A datagram service of synchronous identifiers. Its answer ends the event of the request, so the listener may go first. */
+static void services(struct side *s)
+{
+	rdma_conn_param param = saying(s->server ? "welcome" : "hello");
+	rdma_cm_id *id = NULL;
+
+	if (s->server) {
+		rdma_addrinfo hints = { .ai_port_space = RDMA_PS_UDP, .ai_flags = RAI_PASSIVE }, *info;
+		ibv_qp_init_attr attr = queues(IBV_QPT_UD);
+		rdma_cm_id *listen;
+
+		OK(rdma_getaddrinfo(SERVER, "7174", &hints, &info));
+		OK(rdma_create_ep(&listen, info, NULL, &attr));
+		rdma_freeaddrinfo(info);
+		OK(rdma_listen(listen, 1));
+		meet(s);
+		OK(rdma_get_request(listen, &id));
+		IS(id->qp->state, IBV_QPS_RTS);
+		OK(rdma_accept(id, &param));
+		CHECK(!id->event);
+		rdma_destroy_ep(listen);
+	} else {
+		meet(s);
+		id = resolved(s, RDMA_PS_UDP, SERVER, PORT);
+		OK(rdma_connect(id, &param));
+		rdma_cm_event *got = event(s->channel, RDMA_CM_EVENT_ESTABLISHED);
+
+		CHECK(got->param.ud.qp_num);
+		OK(rdma_ack_cm_event(got));
+	}
+	meet(s);
+	rdma_destroy_ep(id);
+}
+
+/* A wait goes on after a signal whose handler says so. */
+static int signals;
+
+static void notes(int number)
+{
+	(void)number;
+	__atomic_add_fetch(&signals, 1, __ATOMIC_RELEASE);
+}
+
+struct take {
+	rdma_event_channel *channel;
+	rdma_cm_event *got;
+	int result, errno_, done;
+};
+
+static void *waits_for_one(void *argument)
+{
+	struct take *t = argument;
+
+	t->result = rdma_get_cm_event(t->channel, &t->got);
+	t->errno_ = errno;
+	__atomic_store_n(&t->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void interrupted(struct side *s)
+{
+	if (s->server) {
+		rdma_cm_id *listen = listener(s, RDMA_PS_TCP, SERVER, PORT);
+
+		meet(s);
+		meet(s);
+		OK(rdma_destroy_id(listen));
+		return;
+	}
+	meet(s);
+	rdma_cm_id *id = make(s, RDMA_PS_TCP, NULL);
+
+	for (int restart = 1; restart >= 0; restart--) {
+		struct sigaction action = { .sa_handler = notes, .sa_flags = restart ? SA_RESTART : 0 };
+		struct take t = { .channel = s->channel };
+		pthread_t thread;
+
+		signals = 0;
+		CHECK(!sigaction(SIGUSR1, &action, NULL));
+		CHECK(!pthread_create(&thread, NULL, waits_for_one, &t));
+		for (int i = 0; i < 20 && !__atomic_load_n(&t.done, __ATOMIC_ACQUIRE); i++) {
+			usleep(10000);
+			/* The thread may not have begun to wait. */
+			CHECK(!pthread_kill(thread, SIGUSR1));
+		}
+		if (restart) {
+			CHECK(__atomic_load_n(&signals, __ATOMIC_ACQUIRE) > 0);
+			CHECK(!__atomic_load_n(&t.done, __ATOMIC_ACQUIRE));
+			OK(rdma_resolve_addr(id, NULL, at(SERVER, PORT), TIMEOUT));
+			CHECK(!pthread_join(thread, NULL));
+			OK(t.result);
+			IS(t.got->event, RDMA_CM_EVENT_ADDR_RESOLVED);
+			OK(rdma_ack_cm_event(t.got));
+		} else {
+			CHECK(!pthread_join(thread, NULL));
+			IS(t.result, -1);
+			IS(t.errno_, EINTR);
+		}
+	}
+	OK(rdma_destroy_id(id));
+	meet(s);
+}
+
+/* Ends of what is not connected yet. */
+static void early(struct side *s)
+{
+	rdma_conn_param param = saying(s->server ? "welcome" : "hello");
+	ibv_qp_init_attr attr = queues(IBV_QPT_RC);
+	rdma_event_channel *first = s->channel, *second;
+	rdma_cm_event *got[2];
+	rdma_cm_id *id, *next;
+
+	if (s->server) {
+		rdma_cm_id *listen = listener(s, RDMA_PS_TCP, SERVER, PORT);
+
+		meet(s);
+		/* The asker gives the first request up, as its second one says, which comes after that. */
+		got[0] = event(s->channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+		meet(s);
+		got[1] = event(s->channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+		/* Nothing says so but the answer: another thread may not know the request. */
+		CHECK(is_empty(s->channel));
+		param.qp_num = 77;
+		NO(rdma_accept(got[0]->id, &param), ECONNRESET);
+		id = got[0]->id;
+		OK(rdma_ack_cm_event(got[0]));
+		OK(rdma_destroy_id(id));
+		/* A request that disconnects: the queue pair ends, and the asker hears nothing of it. */
+		id = got[1]->id;
+		OK(rdma_create_qp(id, NULL, &attr));
+		OK(rdma_disconnect(id));
+		IS(id->qp->state, IBV_QPS_ERR);
+		OK(rdma_ack_cm_event(got[1]));
+		end(id);
+		/* One that is accepted and given up. */
+		meet(s);
+		got[0] = event(s->channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+		id = got[0]->id;
+		OK(rdma_ack_cm_event(got[0]));
+		OK(rdma_accept(id, &param));
+		OK(rdma_destroy_id(id));
+		got[1] = event(s->channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+		id = got[1]->id;
+		OK(rdma_reject(id, NULL, 0));
+		OK(rdma_ack_cm_event(got[1]));
+		OK(rdma_destroy_id(id));
+		meet(s);
+		OK(rdma_destroy_id(listen));
+		return;
+	}
+	meet(s);
+	id = resolved(s, RDMA_PS_TCP, SERVER, PORT);
+	next = resolved(s, RDMA_PS_TCP, SERVER, PORT);
+	param.qp_num = 78;
+	OK(rdma_connect(id, &param));
+	meet(s);
+	OK(rdma_destroy_id(id));
+	OK(rdma_create_qp(next, NULL, &attr));
+	OK(rdma_connect(next, &param));
+	OK(rdma_disconnect(next));
+	IS(next->qp->state, IBV_QPS_ERR);
+	got[0] = event(s->channel, RDMA_CM_EVENT_REJECTED);
+	IS(got[0]->status, 28);
+	OK(rdma_ack_cm_event(got[0]));
+	end(next);
+	/* Before it connects only its queue pair ends. */
+	attr = queues(IBV_QPT_RC);
+	id = resolved(s, RDMA_PS_TCP, SERVER, PORT);
+	OK(rdma_create_qp(id, NULL, &attr));
+	NO(rdma_disconnect(id), EINVAL);
+	IS(id->qp->state, IBV_QPS_ERR);
+	end(id);
+	/* A connection that has ended before its queue pair comes up is one event. */
+	attr = queues(IBV_QPT_RC);
+	CHECK(second = rdma_create_event_channel());
+	id = resolved(s, RDMA_PS_TCP, SERVER, PORT);
+	OK(rdma_create_qp(id, NULL, &attr));
+	s->channel = second;
+	next = resolved(s, RDMA_PS_TCP, SERVER, PORT);
+	meet(s);
+	OK(rdma_connect(id, &param));
+	struct pollfd look = { .fd = first->fd, .events = POLLIN };
+
+	CHECK(poll(&look, 1, 1000 * PATIENCE) == 1);
+	OK(rdma_connect(next, &param));
+	got[0] = event(second, RDMA_CM_EVENT_REJECTED);
+	OK(rdma_ack_cm_event(got[0]));
+	OK(rdma_destroy_id(next));
+	got[0] = event(first, RDMA_CM_EVENT_CONNECT_ERROR);
+	CHECK(got[0]->id == id);
+	IS(got[0]->status, -ECONNRESET);
+	OK(rdma_ack_cm_event(got[0]));
+	IS(id->qp->state, IBV_QPS_ERR);
+	CHECK(!fcntl(first->fd, F_SETFL, O_NONBLOCK));
+	NO(rdma_get_cm_event(first, &got[0]), EAGAIN);
+	end(id);
+	rdma_destroy_event_channel(second);
+	meet(s);
+}
+
 static const struct test_case cases[] = {
 	{ "rc", rc }, { "reject", reject }, { "endpoints", endpoints }, { "ud", ud }, { "events", events },
 	{ "errors", errors }, { "pending", pending }, { "attributes", attributes }, { "forks", forks }, { "killed", killed },
 	{ "gone", gone }, { "alone", alone }, { "srq", srq }, { "loopback", loopback }, { "threads", threads },
+	{ "takers", takers }, { "moves", moves }, { "services", services }, { "interrupted", interrupted },
+	{ "early", early },
 };
 
 static void begin(struct side *s)
