@@ -69,6 +69,11 @@ fn what_ends_before_it_is_connected_is_told_once_or_not_at_all() {
 }
 
 #[test]
+fn an_address_for_which_the_card_has_no_domain_is_an_error() {
+    run("domains");
+}
+
+#[test]
 fn a_channel_works_without_blocking_with_epoll_and_for_identifiers_that_migrate() {
     run("events");
 }

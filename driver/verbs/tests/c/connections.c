@@ -1576,12 +1576,50 @@ static void early(struct side *s)
 	meet(s);
 }
 
+/* The card has no domain left for identifiers. */
+static void domains(struct side *s)
+{
+	rdma_cm_id *id;
+	rdma_cm_event *got;
+	ibv_context **list;
+	ibv_pd **all = NULL;
+	int count = 0;
+
+	if (s->server) {
+		id = listener(s, RDMA_PS_TCP, "0.0.0.0", PORT);
+		meet(s);
+		meet(s);
+		OK(rdma_destroy_id(id));
+		return;
+	}
+	meet(s);
+	CHECK(list = rdma_get_devices(NULL));
+	do {
+		CHECK(all = realloc(all, (count + 1) * sizeof(*all)));
+		all[count] = ibv_alloc_pd(list[0]);
+	} while (all[count++]);
+	id = make(s, RDMA_PS_TCP, NULL);
+	OK(rdma_resolve_addr(id, NULL, at(SERVER, PORT), TIMEOUT));
+	got = event(s->channel, RDMA_CM_EVENT_ADDR_ERROR);
+	IS(got->status, -ENOMEM);
+	CHECK(id->verbs == list[0] && id->port_num == 1 && !id->pd);
+	OK(rdma_ack_cm_event(got));
+	OK(rdma_destroy_id(id));
+	while (count-- > 1)
+		OK(ibv_dealloc_pd(all[count - 1]));
+	free(all);
+	id = resolved(s, RDMA_PS_TCP, SERVER, PORT);
+	OK(rdma_destroy_id(id));
+	rdma_free_devices(list);
+	meet(s);
+}
+
 static const struct test_case cases[] = {
 	{ "rc", rc }, { "reject", reject }, { "endpoints", endpoints }, { "ud", ud }, { "events", events },
 	{ "errors", errors }, { "pending", pending }, { "attributes", attributes }, { "forks", forks }, { "killed", killed },
 	{ "gone", gone }, { "alone", alone }, { "srq", srq }, { "loopback", loopback }, { "threads", threads },
 	{ "takers", takers }, { "moves", moves }, { "services", services }, { "interrupted", interrupted },
-	{ "early", early },
+	{ "early", early }, { "domains", domains },
 };
 
 static void begin(struct side *s)
