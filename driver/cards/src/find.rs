@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::io::{Error, ErrorKind};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use ferrowire::vfio_user::message::command;
 use ferrowire::vfio_user::SocketError;
 use ferrowire::{Monitor, VfioUserBus};
 
@@ -17,6 +18,10 @@ use crate::Place;
 /// How long a socket may take to answer, which is not known to be a card's.
 const ANSWER: Duration = Duration::from_secs(2);
 
+/// How often a socket is asked that hangs up or has no room for another observer, and the pause between two times: observers come and go.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(40);
+
 /// A socket that a card's server listens on.
 #[derive(Debug, Clone)]
 pub struct Socket {
@@ -26,6 +31,8 @@ pub struct Socket {
     pub mac: Option<[u8; 6]>,
     /// There is no card, but the reference engine in its place.
     pub engine: bool,
+    /// A card is there, which a program may take, though it may not have been asked.
+    pub usable: bool,
     /// Why it could not be asked.
     pub note: Option<String>,
 }
@@ -64,7 +71,7 @@ pub fn usable() -> (Vec<Place>, Vec<(PathBuf, Error)>) {
     for folder in folders(&[]) {
         match sockets(&folder, &mut seen) {
             Ok(found) => {
-                let usable = found.into_iter().filter(|socket| socket.mac.is_some());
+                let usable = found.into_iter().filter(|socket| socket.usable);
                 places.extend(usable.map(|socket| Place::Socket(socket.path).absolute()));
             }
             Err(error) => unread.push((folder, error)),
@@ -90,18 +97,23 @@ fn counted(name: &str) -> String {
 
 /// Whether a card's server listens on a socket.
 fn ask(path: PathBuf) -> Option<Socket> {
-    let mut found = Socket { path, mac: None, engine: false, note: None };
+    let mut found = Socket { path, mac: None, engine: false, usable: true, note: None };
     let look = |bus| {
         let mut monitor = Monitor::open(bus)?;
         Ok::<_, ferrowire::Error>((monitor.is_engine(), monitor.port()?.mac))
     };
-    match VfioUserBus::observe_within(&found.path, ANSWER) {
+    match observe(&found.path) {
         Ok(bus) => match look(bus) {
             Ok((engine, mac)) => (found.engine, found.mac) = (engine, Some(mac)),
-            Err(error) => found.note = Some(error.to_string()),
+            Err(error) => (found.usable, found.note) = (false, Some(error.to_string())),
         },
+        // Only a card's server knows observers.
+        Err(SocketError::Busy) => found.note = Some("not asked: too many programs look at it".into()),
+        Err(SocketError::Silent { asked, .. }) if asked != command::name(command::VERSION) => {
+            found.note = Some(format!("not asked: no answer in {ANSWER:?}"));
+        }
         Err(SocketError::Connect { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
-            found.note = Some("permission denied: it is another user's".into());
+            (found.usable, found.note) = (false, Some("permission denied: it is another user's".into()));
         }
         // No server listens, or it is no card's.
         Err(_) => return None,
@@ -109,9 +121,68 @@ fn ask(path: PathBuf) -> Option<Socket> {
     Some(found)
 }
 
+/// Looks at the card on a socket. One that hangs up or has no room is asked again, for it may have room by then.
+fn observe(path: &Path) -> Result<VfioUserBus, SocketError> {
+    let end = Instant::now() + ANSWER;
+    let mut tries = 0;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let result = VfioUserBus::observe_within(path, left.max(PAUSE));
+        tries += 1;
+        match result {
+            Err(SocketError::Busy | SocketError::Gone { .. }) if tries < TRIES && left > PAUSE => {
+                std::thread::sleep(PAUSE);
+            }
+            result => return result,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use ferrowire::vfio_user::Stream;
+
     use super::*;
+
+    /// What is found on a socket whose server does with each client what `serve` says.
+    fn found(name: &str, mut serve: impl FnMut(usize, Stream) + Send + 'static) -> Option<Socket> {
+        let path = std::env::temp_dir().join(format!("ferrowire-find-{}-{name}", std::process::id()));
+        let listener = UnixListener::bind(&path).unwrap();
+        std::thread::spawn(move || {
+            for (count, client) in listener.incoming().enumerate() {
+                serve(count, Stream::new(client.unwrap()));
+            }
+        });
+        let socket = ask(path.clone());
+        std::fs::remove_file(path).unwrap();
+        socket
+    }
+
+    /// As a server with as many observers as it takes.
+    fn refuse(mut stream: Stream) {
+        let asked = stream.receive().unwrap().unwrap();
+        const EBUSY: i32 = 16;
+        stream.send(&asked.header.refusal(EBUSY), &[], &[]).unwrap();
+    }
+
+    #[test]
+    fn a_card_that_has_no_room_for_an_observer_is_there() {
+        let socket = found("full", |_, stream| refuse(stream)).expect("the card is there");
+        assert!(socket.usable && socket.mac.is_none() && socket.note.is_some(), "{socket:?}");
+    }
+
+    #[test]
+    fn a_server_that_hangs_up_is_asked_again_and_then_taken_for_none_of_a_card() {
+        let socket = found("once", |count, stream| {
+            if count > 0 {
+                refuse(stream)
+            }
+        });
+        assert!(socket.is_some_and(|socket| socket.usable));
+        assert!(found("other", |_, _| {}).is_none());
+    }
 
     #[test]
     fn sockets_are_in_the_order_of_their_numbers() {
