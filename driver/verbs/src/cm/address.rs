@@ -183,8 +183,7 @@ mod tests {
             // SAFETY: it was written just now.
             assert_eq!(unsafe { read(ptr::addr_of!(all).cast()) }.unwrap(), address);
             // SAFETY: as above.
-            let copied =
-                storage(unsafe { read(ptr::addr_of!(copy(ptr::addr_of!(all).cast())).cast()) }.unwrap());
+            let copied = unsafe { copy(ptr::addr_of!(all).cast()) };
             // SAFETY: as above.
             assert_eq!(unsafe { read(ptr::addr_of!(copied).cast()) }.unwrap(), address);
             assert!(length(all.ss_family) > 0);

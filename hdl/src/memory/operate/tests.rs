@@ -483,7 +483,7 @@ fn operations_and_lookups_give_what_one_after_the_other_gives() {
     for seed in 1..=6 {
         let mut b = Bench::new(seed);
         b.populate();
-        for round in 0..600 {
+        for round in 0..1200 {
             for _ in 0..b.random.rng.random_range(1..6) {
                 let client = b.random.rng.random_range(0..2);
                 let work = b.some_work();
