@@ -4,7 +4,7 @@
 #ifndef FERROWIRE_REGS_H
 #define FERROWIRE_REGS_H
 
-#define FW_LAYOUT_HASH 0x073a8f15c5d75659ull
+#define FW_LAYOUT_HASH 0xc689c2a6ef0f7249ull
 
 /* What the card is. A driver reads this first, and refuses a card whose layout hash it does not know. */
 #define FW_CSR_IDENTITY_MAGIC 0x0u
@@ -1259,6 +1259,11 @@
 #define FW_CQ_DOORBELL_ARM_SOLICITED_SHIFT 1u
 #define FW_CQ_DOORBELL_ARM_SOLICITED_WIDTH 1u
 #define FW_CQ_DOORBELL_ARM_SOLICITED_MASK 0x2ull
+#define FW_CQ_DOORBELL_SEEN_BYTE 3u
+#define FW_CQ_DOORBELL_SEEN_SIZE 1u
+#define FW_CQ_DOORBELL_SEEN_SHIFT 2u
+#define FW_CQ_DOORBELL_SEEN_WIDTH 6u
+#define FW_CQ_DOORBELL_SEEN_MASK 0xfcull
 #define FW_CQ_DOORBELL_CONSUMER_BYTE 4u
 #define FW_CQ_DOORBELL_CONSUMER_SIZE 4u
 #define FW_CQ_DOORBELL_CONSUMER_SHIFT 0u

@@ -50,7 +50,7 @@ fn commands_all_begin_with_the_same_header() {
         .iter()
         .filter(|l| command::CommandOpcode::ALL.iter().any(|o| o.name().eq_ignore_ascii_case(l.name)))
         .collect();
-    assert_eq!(commands.len(), 10);
+    assert_eq!(commands.len(), 12);
     for layout in commands {
         for (a, b) in header.iter().zip(layout.fields) {
             assert_eq!((a.name, a.offset, a.width), (b.name, b.offset, b.width), "{}", layout.name);
