@@ -185,35 +185,36 @@ impl VfioBus {
         }
     }
 
-    /// Gives all vectors event files, for kernels before 6.5 cannot add one later; fewer vectors where the system has no more.
+    /// Gives all vectors event files, for kernels before 6.5 cannot add one later; fewer vectors where the system has no more. If it fails, there are none.
     fn enable_interrupts(&mut self) -> Result<(), BusError> {
-        while self.interrupts.len() < self.vectors as usize {
-            let file = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-            self.interrupts.push(file.map_err(|e| os("make an event file; raise `ulimit -n`", e.into()))?);
-        }
+        let files = (0..self.vectors).map(|_| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK));
+        let files: Result<Vec<OwnedFd>, Errno> = files.collect();
+        let mut files = files.map_err(|e| os("make an event file; raise `ulimit -n`", e.into()))?;
         loop {
-            let count = self.interrupts.len() as u32;
+            let count = files.len() as u32;
             let argsz = IrqSet::BYTES as u32 + 4 * count;
             let flags = pci::DATA_EVENTFD | pci::ACTION_TRIGGER;
             let set = IrqSet { argsz, flags, index: pci::MSIX, start: 0, count };
             let mut bytes = set.to_bytes().to_vec();
-            self.interrupts.iter().for_each(|file| bytes.extend(file.as_raw_fd().to_le_bytes()));
+            files.iter().for_each(|file| bytes.extend(file.as_raw_fd().to_le_bytes()));
             match self.kernel.request(
                 self.device.as_fd(),
                 request::DEVICE_SET_IRQS,
                 Argument::Bytes(&mut bytes),
             ) {
-                Ok(0) => return Ok(()),
+                Ok(0) => break,
                 // So many vectors are not left in this machine.
-                Ok(left) if left > 0 && (left as u32) < count => self.interrupts.truncate(left as usize),
+                Ok(left) if left > 0 && (left as u32) < count => files.truncate(left as usize),
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::NOSPC) && count > 1 => {
-                    self.interrupts.truncate(count as usize / 2);
+                    files.truncate(count as usize / 2);
                 }
                 Ok(_) => return Err(os("turn on MSI-X", Errno::NOSPC.into())),
                 Err(error) => return Err(os("turn on MSI-X", error)),
             }
-            self.vectors = self.interrupts.len() as u32;
         }
+        self.vectors = files.len() as u32;
+        self.interrupts = files;
+        Ok(())
     }
 
     /// Makes memory reachable at addresses whose places in pages of `align` bytes are those of `memory`. The first address.
@@ -278,7 +279,7 @@ fn mappable(region: &RegionInfo, bytes: &[u8]) -> u64 {
 }
 
 fn os(operation: &'static str, error: Error) -> BusError {
-    BusError::Os { operation, message: error.to_string() }
+    BusError::Os { operation, message: error.to_string(), errno: error.raw_os_error() }
 }
 
 /// Questions to a device that is being opened.

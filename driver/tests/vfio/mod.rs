@@ -292,6 +292,19 @@ fn interrupts_are_event_files_as_many_as_the_machine_has() {
 }
 
 #[test]
+fn interrupts_that_could_not_be_enabled_are_enabled_with_the_next_queue() {
+    let machine = Machine::new();
+    let mut bus = machine.open(ADDRESS).unwrap();
+    machine.fail(request::DEVICE_SET_IRQS, Errno::NOMEM);
+    for _ in 0..2 {
+        assert!(bus.interrupt(0).is_err(), "nothing would come to the file");
+    }
+    machine.with(|state| state.fail.clear());
+    assert!(bus.interrupt(0).unwrap().is_some());
+    assert_eq!(machine.with(|state| state.irqs.len()), 4);
+}
+
+#[test]
 fn part_of_a_bar_is_enough_when_the_doorbells_are_in_it() {
     let machine = Machine::new();
     machine.with(|state| state.sparse = Some(vec![(0, 0x11000)]));
