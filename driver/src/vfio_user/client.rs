@@ -67,7 +67,8 @@ impl Client {
     fn begin(path: &Path, capabilities: &[u8], patience: Duration) -> Result<(Self, Vec<u8>), SocketError> {
         let failed = |source| SocketError::Connect { path: path.to_path_buf(), source };
         let socket = UnixStream::connect(path).map_err(failed)?;
-        socket.set_read_timeout(Some(patience)).map_err(SocketError::os("set the socket's time-out"))?;
+        let limited = socket.set_read_timeout(Some(patience)).and(socket.set_write_timeout(Some(patience)));
+        limited.map_err(SocketError::os("set the socket's time-out"))?;
         let (stream, addresses) = (Stream::new(socket), Vec::new());
         let mut client = Self { stream, patience, next: FIRST, addresses, engine: false };
         let version = Version { major: MAJOR, minor: MINOR };
@@ -246,9 +247,35 @@ impl Client {
         let body = parts.iter().map(|part| part.len()).sum();
         let header = Header { flags, ..Header::of(self.next, command, body) };
         self.next = self.next.wrapping_add(1);
-        let failed = |error| SocketError::of_stream(command::name(command), error);
-        self.stream.send(&header, parts, files).map_err(failed)?;
-        Ok(header)
+        let asked = command::name(command);
+        let failed = |error| SocketError::of_stream(asked, error);
+        let sent = self.stream.send(&header, parts, files).map_err(failed);
+        // A message that is sent in part is the last one.
+        let sent = sent.and(match self.stream.is_full() {
+            true => Err(SocketError::Silent { asked, after: self.patience }),
+            false => Ok(header),
+        });
+        sent.inspect_err(|_| self.end())
+    }
+
+    /// Ends the connection: what comes later would be taken for an answer to something else. All that wait for the card hear of it by a
+    /// [`lifeline`](Self::lifeline).
+    fn end(&self) {
+        // It fails if the server is gone, and then there is nothing to be done.
+        let _ = shutdown(&self.stream, Shutdown::Both);
+    }
+
+    /// The answer to a question. After an error nothing that comes can be trusted.
+    fn answer(&mut self, asked: &'static str, question: &Header) -> Result<Message, SocketError> {
+        let answer = self.stream.receive().map_err(|error| SocketError::of_stream(asked, error))?;
+        let answer = answer.ok_or(SocketError::Silent { asked, after: self.patience })?;
+        let Header { id, command: found, .. } = answer.header;
+        if !answer.header.is_reply() || (id, found) != (question.id, question.command) {
+            let (wanted, command) = (question.id, question.command);
+            let found = format!("message {id} of command {found} came for {wanted} of {command}");
+            return Err(SocketError::Protocol { asked, found });
+        }
+        Ok(answer)
     }
 
     fn ask(
@@ -259,13 +286,7 @@ impl Client {
     ) -> Result<Message, SocketError> {
         let asked = command::name(command);
         let question = self.send(command, 0, parts, files)?;
-        let answer = self.stream.receive().map_err(|error| SocketError::of_stream(asked, error))?;
-        let answer = answer.ok_or(SocketError::Silent { asked, after: self.patience })?;
-        let Header { id, command: found, .. } = answer.header;
-        if !answer.header.is_reply() || (id, found) != (question.id, command) {
-            let found = format!("message {id} of command {found} came for {} of {command}", question.id);
-            return Err(SocketError::Protocol { asked, found });
-        }
+        let answer = self.answer(asked, &question).inspect_err(|_| self.end())?;
         match answer.header.errno() {
             Some(errno) => Err(SocketError::Refused { command, errno }),
             None => Ok(answer),
@@ -276,8 +297,7 @@ impl Client {
 /// The server is told at once, though a [`lifeline`](Client::lifeline) is there still.
 impl Drop for Client {
     fn drop(&mut self) {
-        // It fails if the server is gone, and then there is nothing to be done.
-        let _ = shutdown(&self.stream, Shutdown::Both);
+        self.end();
     }
 }
 
@@ -286,4 +306,83 @@ fn parsed<T>(command: u16, found: Option<(T, &[u8])>) -> Result<T, SocketError> 
     let short =
         || SocketError::Protocol { asked: command::name(command), found: "the answer is too short".into() };
     found.map(|(structure, _)| structure).ok_or_else(short)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::sync::mpsc::{channel, Sender};
+    use std::time::Instant;
+
+    use super::super::message::server_capabilities;
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_millis(200);
+
+    /// An observer of a server that agrees on the version and then does what `serve` says.
+    fn observer(name: &str, serve: impl FnOnce(Stream) + Send + 'static) -> Client {
+        let path = std::env::temp_dir().join(format!("ferrowire-client-{}-{name}", std::process::id()));
+        let listener = UnixListener::bind(&path).unwrap();
+        std::thread::spawn(move || {
+            let mut stream = Stream::new(listener.accept().unwrap().0);
+            let asked = stream.receive().unwrap().unwrap();
+            let version = Version { major: MAJOR, minor: MINOR }.to_bytes();
+            let body = [&version[..], &server_capabilities(true, true, &[])].concat();
+            stream.send(&asked.header.reply(body.len()), &[&body], &[]).unwrap();
+            serve(stream);
+        });
+        let client = Client::observe(&path, PATIENCE).unwrap();
+        std::fs::remove_file(path).unwrap();
+        client
+    }
+
+    #[test]
+    fn an_answer_that_does_not_come_in_time_ends_the_connection() {
+        let (gone, seen) = channel();
+        let mut client = observer("silent", move |mut stream| {
+            drop(stream.receive().unwrap().unwrap());
+            hear_end(&mut stream, &gone);
+        });
+        let lifeline = client.lifeline().unwrap();
+        assert!(matches!(client.device_info(), Err(SocketError::Silent { .. })));
+        assert!(seen.recv_timeout(Duration::from_secs(10)).unwrap(), "the server sees the end");
+        // What came now would be the answer to an earlier question.
+        assert!(matches!(client.device_info(), Err(SocketError::Gone { .. })));
+        let mut files = [PollFd::new(&lifeline, PollFlags::RDHUP)];
+        assert_eq!(poll(&mut files, Some(&Timespec::default())), Ok(1), "others hear of it");
+    }
+
+    fn hear_end(stream: &mut Stream, gone: &Sender<bool>) {
+        let _ = gone.send(matches!(stream.receive(), Err(StreamError::Closed)));
+    }
+
+    #[test]
+    fn an_answer_to_another_question_ends_the_connection() {
+        let mut client = observer("wrong", |mut stream| {
+            let asked = stream.receive().unwrap().unwrap().header;
+            let wrong = Header { id: asked.id.wrapping_add(1), ..asked.reply(0) };
+            stream.send(&wrong, &[], &[]).unwrap();
+            let _ = stream.receive();
+        });
+        assert!(matches!(client.device_info(), Err(SocketError::Protocol { .. })));
+        assert!(matches!(client.device_info(), Err(SocketError::Gone { .. })));
+    }
+
+    #[test]
+    fn a_write_that_the_server_does_not_take_in_time_ends_the_connection() {
+        let (end, ended) = channel::<()>();
+        let mut client = observer("full", move |_stream| {
+            let _ = ended.recv();
+        });
+        let start = Instant::now();
+        let error = loop {
+            if let Err(error) = client.region_post(0, 0, &[0; 4096]) {
+                break error;
+            }
+            assert!(start.elapsed() < Duration::from_secs(30), "a socket has no end");
+        };
+        assert!(matches!(error, SocketError::Silent { .. }), "{error}");
+        assert!(matches!(client.region_post(0, 0, &[0; 4]), Err(SocketError::Gone { .. })));
+        drop(end);
+    }
 }
