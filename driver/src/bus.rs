@@ -8,8 +8,7 @@
 
 use std::net::IpAddr;
 use std::os::fd::{OwnedFd, RawFd};
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::sys::{HostMemory, MappedBar};
 
@@ -84,6 +83,8 @@ pub enum BusError {
         operation: &'static str,
         /// What it said.
         message: String,
+        /// The system's number of the error, if it has one.
+        errno: Option<i32>,
     },
 }
 
@@ -318,8 +319,7 @@ pub trait Bus: Send {
     /// The clock by which the driver bounds its waits, from any start. A simulated card gives simulated time,
     /// and must let it pass in [`progress`](Self::progress).
     fn now(&self) -> Duration {
-        static START: OnceLock<Instant> = OnceLock::new();
-        START.get_or_init(Instant::now).elapsed()
+        crate::sys::monotonic()
     }
 }
 

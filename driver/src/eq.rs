@@ -407,7 +407,11 @@ fn waiting(error: std::io::Error) -> BusError {
     if error.kind() == std::io::ErrorKind::BrokenPipe {
         return BusError::Gone(format!("wait for an interrupt: {error}"));
     }
-    BusError::Os { operation: "wait for an interrupt", message: error.to_string() }
+    BusError::Os {
+        operation: "wait for an interrupt",
+        message: error.to_string(),
+        errno: error.raw_os_error(),
+    }
 }
 
 /// Where events of a completion queue without an event queue go.

@@ -12,6 +12,7 @@
 //!
 //! Every call returns when the board has answered: what was asked is done then. There are no interrupts: who waits for events polls.
 
+use std::os::fd::RawFd;
 use std::path::Path;
 use std::time::Duration;
 
@@ -244,6 +245,10 @@ fn turn(line: &mut dyn Line, link: &mut Link) -> Result<(), SerialError> {
 }
 
 impl Bus for SerialBus {
+    fn files(&self) -> Vec<RawFd> {
+        self.line.file().into_iter().collect()
+    }
+
     fn csr_read32(&mut self, offset: u32) -> Result<u32, BusError> {
         let data = self.access(Vec::new(), Request::read(Command::CsrRead, offset, 4))?;
         let bytes = data.try_into().map_err(|data: Vec<u8>| {

@@ -3,9 +3,9 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd as _, RawFd};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{flock, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -32,8 +32,12 @@ pub trait Line: Send {
 
     /// The clock by which is waited, from any start. A simulated board lets its own pass in [`receive`](Self::receive).
     fn now(&self) -> Duration {
-        static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-        START.get_or_init(Instant::now).elapsed()
+        crate::sys::monotonic()
+    }
+
+    /// The file of the line, which a forked child is not to keep.
+    fn file(&self) -> Option<RawFd> {
+        None
     }
 
     /// Cycles of the board's clock, if it is simulated.
@@ -51,6 +55,9 @@ impl<L: Line + ?Sized> Line for Box<L> {
     }
     fn now(&self) -> Duration {
         (**self).now()
+    }
+    fn file(&self) -> Option<RawFd> {
+        (**self).file()
     }
     fn cycles(&mut self) -> Option<u64> {
         (**self).cycles()
@@ -75,6 +82,10 @@ impl<T: Read + Write + AsFd + Send> Line for Stream<T> {
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => Ok(0),
             done => done,
         }
+    }
+
+    fn file(&self) -> Option<RawFd> {
+        Some(self.0.as_fd().as_raw_fd())
     }
 }
 

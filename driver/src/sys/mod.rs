@@ -20,5 +20,6 @@ pub use lent::LentMemory;
 pub use memory::HostMemory;
 pub(crate) use slots::Slots;
 pub(crate) use vfio::Linux;
+pub(crate) use wait::monotonic;
 pub use wait::{drain, wait_readable, wait_with};
 pub(crate) use wrapping::Wrapping;

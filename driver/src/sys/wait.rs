@@ -7,6 +7,13 @@ use std::time::Duration;
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::{read, Errno};
+use rustix::time::{clock_gettime, ClockId};
+
+/// The system's monotonic clock. Nothing is kept of it, so no thread waits for another one here, which a forked child would not have.
+pub(crate) fn monotonic() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::try_from(now).unwrap_or_default()
+}
 
 /// Waits until `file` can be read, or `timeout` is over. Whether it can; a signal may end the wait early.
 ///

@@ -165,6 +165,11 @@ fn by(holders: &[String]) -> String {
 
 impl From<VfioError> for BusError {
     fn from(error: VfioError) -> Self {
-        BusError::Os { operation: "VFIO", message: error.to_string() }
+        let errno = match &error {
+            VfioError::Os { source, .. } => source.raw_os_error(),
+            VfioError::Permission { .. } => Some(rustix::io::Errno::ACCESS.raw_os_error()),
+            _ => None,
+        };
+        BusError::Os { operation: "VFIO", message: error.to_string(), errno }
     }
 }

@@ -130,9 +130,12 @@ impl SocketError {
 impl From<SocketError> for BusError {
     fn from(error: SocketError) -> Self {
         match error {
-            SocketError::Os { operation, source } => BusError::Os { operation, message: source.to_string() },
-            SocketError::Refused { command, .. } => {
-                BusError::Os { operation: command::name(command), message: error.to_string() }
+            SocketError::Os { operation, source } => {
+                BusError::Os { operation, message: source.to_string(), errno: source.raw_os_error() }
+            }
+            SocketError::Refused { command, errno } => {
+                let message = error.to_string();
+                BusError::Os { operation: command::name(command), message, errno: Some(errno) }
             }
             error => BusError::Gone(error.to_string()),
         }

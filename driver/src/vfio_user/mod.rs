@@ -30,6 +30,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{eventfd, EventfdFlags};
+use rustix::io::Errno;
 use rustix::process::{geteuid, Uid};
 
 pub use client::Client;
@@ -247,7 +248,8 @@ fn may_lend(server: Uid, own: Uid) -> Result<(), BusError> {
 
 fn cannot_lend(why: String) -> BusError {
     let message = format!("{why}, or take memory from `Context::alloc`");
-    BusError::Os { operation: "lend memory of this process to the card", message }
+    let errno = Some(Errno::ACCESS.raw_os_error());
+    BusError::Os { operation: "lend memory of this process to the card", message, errno }
 }
 
 /// How far the card's clock is, if it is simulated.
@@ -262,6 +264,7 @@ fn no_memory(error: std::io::Error) -> BusError {
     BusError::Os {
         operation: "allocate memory to be shared with the card",
         message: format!("{error}; free memory, or raise `ulimit -n` and `vm.max_map_count`"),
+        errno: Some(error.raw_os_error().unwrap_or(Errno::NOMEM.raw_os_error())),
     }
 }
 

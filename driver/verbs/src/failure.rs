@@ -91,6 +91,12 @@ fn errno(error: &ferrowire::Error) -> Errno {
             Errno::NOMEM
         }
         E::Bus(BusError::Map { .. }) => Errno::FAULT,
+        // As manual pages have it: the system or the card's server has no memory, files or mappings left, or does not allow it.
+        E::Bus(BusError::Os { errno: Some(errno), .. }) => match Errno::from_raw_os_error(*errno) {
+            Errno::NOMEM | Errno::NOSPC | Errno::MFILE | Errno::NFILE => Errno::NOMEM,
+            errno @ (Errno::PERM | Errno::ACCESS) => errno,
+            _ => Errno::IO,
+        },
         E::Bus(BusError::Observed { .. }) => Errno::BUSY,
         E::Bus(_) | E::WriteFault { .. } | E::CommandQueueFailed { .. } | E::CommandToken { .. } => Errno::IO,
         E::NotFerrowire { .. } => Errno::NODEV,
@@ -150,6 +156,7 @@ fn name(errno: Errno) -> String {
         (Errno::ACCESS, "EACCES"),
         (Errno::NAMETOOLONG, "ENAMETOOLONG"),
         (Errno::NOMEM, "ENOMEM"),
+        (Errno::ACCESS, "EACCES"),
         (Errno::FAULT, "EFAULT"),
         (Errno::BUSY, "EBUSY"),
         (Errno::NODEV, "ENODEV"),
@@ -184,6 +191,19 @@ mod tests {
         assert_eq!(signed("test", Err(Failure::unsupported("none"))), -1);
         assert_eq!(Errno::from_io_error(&std::io::Error::last_os_error()), Some(Errno::OPNOTSUPP));
         assert!(pointer::<u8>("test", Err(Failure::new(Errno::BUSY, "in use"))).is_null());
+    }
+
+    #[test]
+    fn refusals_of_the_system_and_of_the_server_have_the_numbers_of_the_manual_pages() {
+        let of = |errno| {
+            let os = BusError::Os { operation: "test", message: String::new(), errno };
+            Failure::from(ferrowire::Error::from(os)).errno
+        };
+        for errno in [Errno::NOMEM, Errno::NOSPC, Errno::MFILE, Errno::NFILE] {
+            assert_eq!(of(Some(errno.raw_os_error())), Errno::NOMEM, "{errno}");
+        }
+        assert_eq!(of(Some(Errno::ACCESS.raw_os_error())), Errno::ACCESS);
+        assert_eq!((of(Some(Errno::INVAL.raw_os_error())), of(None)), (Errno::IO, Errno::IO));
     }
 
     #[test]
