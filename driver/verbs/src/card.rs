@@ -12,6 +12,7 @@ use ferrowire::{Bus, Capabilities, EventQueue, PortStatus};
 use ferrowire_cards::{gids, Place};
 
 use crate::abi::IBV_EVENT_GID_CHANGE;
+use crate::channel::Channel;
 use crate::cm::Manager;
 use crate::context::Context;
 use crate::cq::Cq;
@@ -47,6 +48,8 @@ pub struct Objects {
     pub contexts: Vec<*const Context>,
     /// Queue pairs.
     pub qps: HashMap<u32, *const Qp>,
+    /// Completion channels.
+    pub channels: Vec<*const Channel>,
     /// Completion queues.
     pub cqs: HashMap<u32, *const Cq>,
     /// Shared receive queues.
@@ -77,8 +80,8 @@ pub struct Card {
     inherited: AtomicBool,
     /// The card that was opened before it.
     older: AtomicPtr<Card>,
-    /// Its files.
-    _files: Files,
+    /// Its files, while its server is there.
+    files: Mutex<Option<Files>>,
 }
 
 /// The card that was opened last, from which a forked child finds all.
@@ -151,7 +154,7 @@ impl Card {
             dead: AtomicBool::new(false),
             inherited: AtomicBool::new(false),
             older: AtomicPtr::new(ptr::null_mut()),
-            _files: files,
+            files: Mutex::new(Some(files)),
         }));
         card.enlist();
         start(card);
@@ -200,6 +203,11 @@ impl Card {
     /// Notes that it is gone; whether it was there until now.
     pub fn bury(&self) -> bool {
         !self.dead.swap(true, Ordering::Relaxed)
+    }
+
+    /// Its server is gone, and lets no forked child keep the card: other cards have room among the files that are noted.
+    pub fn forget_files(&self) {
+        drop(self.files.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// The port, as it is now.

@@ -3,8 +3,10 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 
+use rustix::io::Errno;
+
 use crate::abi::*;
-use crate::context::Context;
+use crate::context::{Backend, Context};
 use crate::count::Users;
 use crate::cq::Cq;
 use crate::failure::{number, pointer, Failure, Result};
@@ -37,26 +39,36 @@ impl Channel {
 
     /// A completion queue more or less has it; `refcnt` says so.
     pub fn use_by_one(&self, more: bool) {
-        let change = if more {
-            self.users.add();
-            1
-        } else {
-            self.users.remove();
-            -1
-        };
         // SAFETY: programs do not change it.
         let count = unsafe { core::sync::atomic::AtomicI32::from_ptr(&raw mut (*self.base.get()).refcnt) };
+        let change = if more { 1 } else { -1 };
+        if more {
+            self.users.add();
+        }
         count.fetch_add(change, core::sync::atomic::Ordering::Relaxed);
+        // Last: after that another thread may destroy the channel.
+        if !more {
+            self.users.remove();
+        }
     }
 }
 
 fn create(context: &Context) -> Result<*mut ibv_comp_channel> {
-    context.card()?;
+    let card = context.card()?;
     let events =
         FdQueue::new().map_err(|errno| Failure::new(errno, "make an event file; raise `ulimit -n`"))?;
     let base = ibv_comp_channel { context: context.pointer(), fd: events.fd(), refcnt: 0 };
     context.users.add();
-    Ok(Box::new(Channel { base: Raw::new(base), events, users: Users::default() }).give())
+    let channel = Box::new(Channel { base: Raw::new(base), events, users: Users::default() }).give();
+    let shared = channel.cast_const().cast::<Channel>();
+    let mut objects = card.objects();
+    objects.channels.push(shared);
+    // A card that went meanwhile may have looked into the table before.
+    if card.is_dead() {
+        // SAFETY: it was made just now.
+        unsafe { &*shared }.events.end(Errno::IO);
+    }
+    Ok(channel)
 }
 
 /// Creates a completion channel.
@@ -82,6 +94,10 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel
     }
     if let Err(failure) = shared.users.none("completion channel") {
         return number("ibv_destroy_comp_channel", Err(failure));
+    }
+    if let Backend::Card(card) = shared.context().backend {
+        let own: *const Channel = shared;
+        card.objects().channels.retain(|other| *other != own);
     }
     // SAFETY: nothing uses it.
     let own = unsafe { Channel::back(channel) };

@@ -2,11 +2,9 @@
 //! [`Context`]: an open device, with the tables through which inline functions of C call this library.
 
 use core::ffi::c_int;
-use std::fs::File;
 use std::mem::offset_of;
 use std::net::{IpAddr, Ipv6Addr};
-use std::os::fd::AsRawFd;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use ferrowire::{Capabilities, DropReason, Identity, Monitor, PortStatus};
 use ferrowire_cards::gids;
@@ -16,7 +14,7 @@ use crate::abi::*;
 use crate::card::Card;
 use crate::count::Users;
 use crate::device::{observing, opened, Device};
-use crate::events::Pending;
+use crate::events::{self, Pending};
 use crate::failure::{Failure, Result};
 use crate::fork::{self, Files, INHERITED};
 use crate::log::say;
@@ -192,7 +190,12 @@ pub fn open(device: &'static Device) -> Result<*mut ibv_context> {
     // SAFETY: it was made just now, and lives until `close`.
     let shared = unsafe { &*context };
     if let Backend::Card(card) = shared.backend {
-        card.objects().contexts.push(context);
+        let mut objects = card.objects();
+        objects.contexts.push(context);
+        // A card that went meanwhile may have told all contexts before.
+        if card.is_dead() {
+            events::tell(shared, IBV_EVENT_DEVICE_FATAL);
+        }
     }
     // SAFETY: the member is inside; the pointer is that of the whole object.
     Ok(unsafe { std::ptr::addr_of_mut!((*context.cast::<verbs_context>()).context) })
@@ -225,8 +228,7 @@ pub unsafe fn close(context: *mut ibv_context) -> Result<()> {
 
 /// A file for programs that duplicate that of a context. It takes no commands.
 fn command_file() -> c_int {
-    static FILE: OnceLock<Option<File>> = OnceLock::new();
-    FILE.get_or_init(|| File::open("/dev/null").ok()).as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    fork::null()
 }
 
 /// The members that programs of all releases use.

@@ -137,9 +137,13 @@ pub fn deliver(card: &Card, event: &ferrowire::Event) {
 pub fn port_event(card: &Card, kind: ibv_event_type) {
     for context in &card.objects().contexts {
         // SAFETY: it is in the table, whose lock this thread has.
-        let context = unsafe { &**context };
-        context.events.push(pending(kind, ibv_async_event_element { port_num: 1 }));
+        tell(unsafe { &**context }, kind);
     }
+}
+
+/// The same for one context.
+pub fn tell(context: &Context, kind: ibv_event_type) {
+    context.events.push(pending(kind, ibv_async_event_element { port_num: 1 }));
 }
 
 /// Takes the next asynchronous event. Waits for one, unless `async_fd` has `O_NONBLOCK`.

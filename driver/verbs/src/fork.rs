@@ -105,6 +105,12 @@ pub fn init() {
     DONE.store(true, Ordering::Release);
 }
 
+/// The number of `/dev/null`, -1 if it could not be opened.
+pub fn null() -> RawFd {
+    init();
+    NULL.load(Ordering::Relaxed)
+}
+
 /// Which process of a line of forks this is: an object of another generation is the parent's.
 pub fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
@@ -181,6 +187,8 @@ unsafe extern "C" fn child() {
     for entry in &OWNED {
         let number = entry.number.load(Ordering::Relaxed);
         if number < 0 {
+            // The thread that was noting a file is not in the child.
+            entry.number.store(-1, Ordering::Relaxed);
             continue;
         }
         // SAFETY: a number that is not open is none of a file, which the call says.
@@ -284,19 +292,22 @@ pub fn made_once<T: Default>(place: &'static AtomicPtr<T>) -> &'static T {
     unsafe { &*now }
 }
 
-/// Pages round a piece of memory.
-fn pages(start: usize, bytes: usize) -> (usize, usize) {
+/// Pages round a piece of memory, which must end inside the address space.
+fn pages(start: usize, bytes: usize) -> Result<(usize, usize), Errno> {
     let page = rustix::param::page_size();
-    (start & !(page - 1), start.saturating_add(bytes).next_multiple_of(page))
+    let end = start.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(page));
+    Ok((start & !(page - 1), end.ok_or(Errno::INVAL)?))
 }
 
-/// Counts one registration more or less of these pages, and calls `advise` for each run whose pages become excluded, or are not any more.
+/// Counts one registration more or less of these pages, and calls `advise` for each run whose pages become excluded, or are not any more. If a run cannot be
+/// excluded, no count changes. A run that cannot be included is counted all the same: the program has unmapped it, and what is mapped there next is not excluded.
 fn recount(
     table: &mut Table,
     (start, end): (usize, usize),
     more: bool,
-    mut advise: impl FnMut(usize, usize) -> Result<(), Errno>,
+    mut advise: impl FnMut(usize, usize, bool) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
+    let mut result = Ok(());
     let at = |table: &Table, address| table.range(..=address).next_back().map_or(0, |(_, count)| *count);
     for edge in [start, end] {
         let count = at(table, edge);
@@ -306,8 +317,18 @@ fn recount(
     for (i, (first, count)) in runs.iter().enumerate() {
         let last = runs.get(i + 1).map_or(end, |(next, _)| *next);
         let new = if more { count + 1 } else { count.saturating_sub(1) };
-        if (*count == 0) != (new == 0) {
-            advise(*first, last - first)?;
+        let advised = if (*count == 0) != (new == 0) { advise(*first, last - first, more) } else { Ok(()) };
+        if more && advised.is_err() {
+            // Also this one: the system may have excluded its first pages.
+            for (i, (first, count)) in runs[..=i].iter().enumerate() {
+                let last = runs.get(i + 1).map_or(end, |(next, _)| *next);
+                if *count == 0 {
+                    let _ = advise(*first, last - first, false);
+                }
+                table.insert(*first, *count);
+            }
+            result = advised;
+            break;
         }
         table.insert(*first, new);
     }
@@ -320,18 +341,18 @@ fn recount(
         }
         before = count;
     }
-    Ok(())
+    result
 }
 
-fn advise(start: usize, bytes: usize, advice: Advice) -> Result<(), Errno> {
+fn advise(start: usize, bytes: usize, exclude: bool) -> Result<(), Errno> {
+    let advice = if exclude { Advice::LinuxDontFork } else { Advice::LinuxDoFork };
     // SAFETY: the advice changes what a forked child gets, and nothing in this process.
     unsafe { madvise(start as *mut c_void, bytes, advice) }
 }
 
 fn change(start: usize, bytes: usize, more: bool) -> Result<(), Errno> {
-    let mut table = excluded();
-    let advice = if more { Advice::LinuxDontFork } else { Advice::LinuxDoFork };
-    recount(&mut table, pages(start, bytes), more, |first, length| advise(first, length, advice))
+    let pages = pages(start, bytes)?;
+    recount(&mut excluded(), pages, more, advise)
 }
 
 /// Pages of a registration that are excluded from forks until this is dropped.
@@ -437,7 +458,7 @@ mod tests {
         let mut advised = Vec::new();
         let mut step = |range, more| {
             advised.clear();
-            recount(&mut table, range, more, |at, bytes| {
+            recount(&mut table, range, more, |at, bytes, _| {
                 advised.push((at, bytes));
                 Ok(())
             })
@@ -451,6 +472,42 @@ mod tests {
         assert_eq!(step((0x0000, 0x8000), false), [(0, 0x3000), (0x6000, 0x2000)]);
         assert_eq!(step((0x3000, 0x6000), false), [(0x3000, 0x3000)]);
         assert!(table.values().all(|count| *count == 0), "{table:?}");
+    }
+
+    #[test]
+    fn memory_that_was_unmapped_before_its_registration_ends_is_counted_all_the_same() {
+        let mut table = BTreeMap::new();
+        recount(&mut table, (0x1000, 0x4000), true, |_, _, _| Ok(())).unwrap();
+        recount(&mut table, (0x2000, 0x3000), true, |_, _, _| Ok(())).unwrap();
+        recount(&mut table, (0x1000, 0x4000), false, |_, _, _| Err(Errno::NOMEM)).unwrap();
+        let count = |table: &Table, at| table.range(..=at).next_back().map_or(0, |(_, count)| *count);
+        assert_eq!([0x1000, 0x2000, 0x3000].map(|at| count(&table, at)), [0, 1, 0]);
+    }
+
+    #[test]
+    fn a_registration_whose_pages_cannot_be_excluded_leaves_all_counts_and_pages_as_they_were() {
+        let mut table = BTreeMap::new();
+        recount(&mut table, (0x2000, 0x3000), true, |_, _, _| Ok(())).unwrap();
+        let before = table.clone();
+        let mut advised = Vec::new();
+        let failed = recount(&mut table, (0x1000, 0x4000), true, |at, bytes, exclude| {
+            advised.push((at, bytes, exclude));
+            if (at, exclude) == (0x3000, true) {
+                Err(Errno::NOMEM)
+            } else {
+                Ok(())
+            }
+        });
+        assert_eq!((failed, table), (Err(Errno::NOMEM), before));
+        let runs = [(0x1000, 0x1000, true), (0x3000, 0x1000, true), (0x1000, 0x1000, false)];
+        assert_eq!(advised, [&runs[..], &[(0x3000, 0x1000, false)]].concat());
+    }
+
+    #[test]
+    fn a_range_that_runs_over_the_end_of_the_address_space_is_refused() {
+        assert_eq!(pages(usize::MAX - 100, 50), Err(Errno::INVAL));
+        assert_eq!(pages(0x1000, usize::MAX), Err(Errno::INVAL));
+        assert_eq!(pages(0x1001, 1), Ok((0x1000, 0x2000)));
     }
 
     #[test]
@@ -473,7 +530,7 @@ mod tests {
         // As a registration that excludes, whatever this kernel needs.
         let page = rustix::param::page_size();
         let memory = vec![0u8; 3 * page];
-        let start = pages(memory.as_ptr() as usize, 1).0 + page;
+        let start = pages(memory.as_ptr() as usize, 1).unwrap().0 + page;
         change(start, page, true).unwrap();
         let count = || excluded().range(..=start).next_back().map_or(0, |(_, count)| *count);
         assert_eq!(count(), 1);

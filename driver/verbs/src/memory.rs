@@ -2,7 +2,7 @@
 //! Memory of the program that is registered: whether it is there, and may be read or written.
 
 use core::ffi::c_void;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use rustix::io::Errno;
 use rustix::mm::{madvise, Advice};
@@ -34,14 +34,20 @@ pub fn check(start: usize, bytes: usize, write: bool) -> Result<(), Errno> {
 
 /// Whether the kernel has the advice.
 fn populates() -> bool {
-    static HAS: OnceLock<bool> = OnceLock::new();
-    *HAS.get_or_init(|| {
-        let page = rustix::param::page_size();
-        let own = [0u8; 1];
-        let first = own.as_ptr() as usize & !(page - 1);
-        // SAFETY: a page of this stack is there already.
-        unsafe { madvise(first as *mut c_void, page, Advice::LinuxPopulateRead) }.is_ok()
-    })
+    /// 0: not known yet. No thread waits here for another one, which a forked child would not have.
+    static HAS: AtomicU8 = AtomicU8::new(0);
+    match HAS.load(Ordering::Relaxed) {
+        0 => {
+            let page = rustix::param::page_size();
+            let own = [0u8; 1];
+            let first = own.as_ptr() as usize & !(page - 1);
+            // SAFETY: a page of this stack is there already.
+            let has = unsafe { madvise(first as *mut c_void, page, Advice::LinuxPopulateRead) }.is_ok();
+            HAS.store(if has { 2 } else { 1 }, Ordering::Relaxed);
+            has
+        }
+        known => known == 2,
+    }
 }
 
 /// Whether the process's map has all of a range, with the rights.

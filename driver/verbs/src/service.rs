@@ -62,6 +62,9 @@ fn run(card: &'static Card, lifeline: Option<&OwnedFd>) {
         }
     };
     bury(card, &why);
+    if lifeline.is_some() {
+        card.forget_files();
+    }
 }
 
 /// Marks the card as gone, and wakes all that wait for it.
@@ -73,11 +76,9 @@ fn bury(card: &Card, why: &str) {
     events::port_event(card, IBV_EVENT_DEVICE_FATAL);
     card.cm.remove(why);
     let objects = card.objects();
-    for cq in objects.cqs.values() {
+    for channel in &objects.channels {
         // SAFETY: it is in the table, whose lock this thread has.
-        if let Some(channel) = unsafe { &**cq }.channel() {
-            channel.events.end(Errno::IO);
-        }
+        unsafe { &**channel }.events.end(Errno::IO);
     }
 }
 
@@ -85,8 +86,7 @@ fn bury(card: &Card, why: &str) {
 fn turn(card: &Card, lifeline: Option<&OwnedFd>) -> ferrowire::Result<bool> {
     let mut events = [Event::default(); 16];
     // Armed before the look: what comes after the look raises an interrupt.
-    card.events.acknowledge()?;
-    card.events.request_interrupt()?;
+    let armed = card.events.acknowledge().and_then(|()| card.events.request_interrupt());
     let count = card.events.poll(&mut events)?;
     for event in &events[..count] {
         hand_on(card, event);
@@ -101,6 +101,8 @@ fn turn(card: &Card, lifeline: Option<&OwnedFd>) -> ferrowire::Result<bool> {
     if count > 0 || again {
         return Ok(true);
     }
+    // Of a server that is gone, events that are there already are handed on first.
+    armed?;
     let Some(interrupt) = card.events.interrupt_file() else {
         card.neighbours.turn();
         std::thread::sleep(LOOK);

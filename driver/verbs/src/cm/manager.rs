@@ -3,8 +3,8 @@
 
 use core::ffi::c_int;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ferrowire::ProtectionDomain;
 use ferrowire_net::rdma::{Service, ServiceConfig};
@@ -115,8 +115,11 @@ static LAST: AtomicPtr<Manager> = AtomicPtr::new(ptr::null_mut());
 /// Has the other sides told when the process ends without a word, as the kernel does for other devices. A process that is killed tells nobody.
 fn end_with_process(manager: &'static Manager) {
     LAST.store(ptr::from_ref(manager).cast_mut(), Ordering::Release);
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| at_exit(end));
+    // No thread waits here for another one, which a forked child would not have.
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if !DONE.swap(true, Ordering::Relaxed) {
+        at_exit(end);
+    }
 }
 
 extern "C" fn end() {
