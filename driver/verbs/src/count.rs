@@ -20,12 +20,13 @@ impl Users {
 
     /// One less.
     pub fn remove(&self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        // What the user did with the object is done when another thread sees that there is no user.
+        self.0.fetch_sub(1, Ordering::Release);
     }
 
     /// Refuses if there are any.
     pub fn none(&self, what: &str) -> Result<()> {
-        match self.0.load(Ordering::Relaxed) {
+        match self.0.load(Ordering::Acquire) {
             0 => Ok(()),
             users => {
                 Err(Failure::text(Errno::BUSY, format!("{users} objects use the {what}; destroy them first")))

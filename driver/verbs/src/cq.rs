@@ -378,12 +378,11 @@ pub unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num_entries: c_int, wc: *mut i
 pub unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     // SAFETY: as promised.
     let cq = unsafe { Cq::of(cq) };
-    if cq.channel().is_none() {
+    let armed = cq.own().and_then(|()| match cq.channel() {
         // Nothing can wait for the event.
-        return 0;
-    }
-    let armed =
-        cq.own().and_then(|()| Ok(cq.with(|queue| queue.request_notify_of_next(solicited_only != 0))?));
+        None => Ok(()),
+        Some(_) => Ok(cq.with(|queue| queue.request_notify_of_next(solicited_only != 0))?),
+    });
     number("ibv_req_notify_cq", armed)
 }
 

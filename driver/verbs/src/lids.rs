@@ -10,12 +10,13 @@ use rustix::io::Errno;
 
 use crate::abi::*;
 use crate::failure::{Failure, Result};
+use crate::log::say;
 
 /// The environment variable.
 const LIDS: &str = "FERROWIRE_LIDS";
 
-/// LIDs from here on are of multicast groups (IBTA 4.1.3).
-const MULTICAST: u16 = 0xc000;
+/// The permissive LID, which is of no station (IBTA 4.1.3). RoCE has no multicast LIDs, so all below are of stations.
+const PERMISSIVE: u16 = 0xffff;
 
 /// Whether this process has LIDs.
 fn wanted() -> bool {
@@ -40,8 +41,19 @@ fn halves(ip: Ipv4Addr) -> (u16, u16) {
 /// The LID of a port with these GIDs, 0 for none.
 pub fn own(gids: &[Ipv6Addr]) -> u16 {
     match first(gids) {
-        Some((_, ip)) if wanted() => halves(ip).1,
+        Some((_, ip)) if wanted() => of(ip),
         _ => 0,
+    }
+}
+
+/// The LID of an address, 0 if it has none.
+fn of(ip: Ipv4Addr) -> u16 {
+    match halves(ip).1 {
+        lid @ (0 | PERMISSIVE) => {
+            say!("{ip}: no LID can be made of an address that ends with {lid:#06x}");
+            0
+        }
+        lid => lid,
     }
 }
 
@@ -62,7 +74,7 @@ fn to(gids: &[Ipv6Addr], lid: u16) -> Result<ibv_global_route> {
     let (index, own) = first(gids).ok_or(Failure::invalid(
         "FERROWIRE_LIDS is set, and the port has no IPv4 address of which a LID could be made",
     ))?;
-    if lid == 0 || lid >= MULTICAST {
+    if matches!(lid, 0 | PERMISSIVE) {
         return Err(Failure::text(Errno::INVAL, format!("dlid {lid:#x} is of no station")));
     }
     let peer = Ipv4Addr::from_bits(u32::from(halves(own).0) << 16 | u32::from(lid));
@@ -89,9 +101,21 @@ mod tests {
     }
 
     #[test]
+    fn each_lid_that_a_port_has_leads_to_it() {
+        let gids: Vec<Ipv6Addr> = vec!["::ffff:10.7.1.2".parse().unwrap()];
+        for ip in ["10.7.192.1", "10.7.255.254", "10.7.0.1"] {
+            let lid = of(ip.parse().unwrap());
+            // SAFETY: all its bytes are numbers.
+            let peer = Ipv6Addr::from(unsafe { to(&gids, lid).unwrap().dgid.raw });
+            assert_eq!(peer, format!("::ffff:{ip}").parse::<Ipv6Addr>().unwrap());
+        }
+        assert_eq!(["10.7.0.0", "10.7.255.255"].map(|ip| of(ip.parse().unwrap())), [0, 0]);
+    }
+
+    #[test]
     fn lids_of_no_station_are_refused() {
         let gids: Vec<Ipv6Addr> = vec!["::ffff:10.7.1.2".parse().unwrap()];
-        for lid in [0, MULTICAST, 0xffff] {
+        for lid in [0, PERMISSIVE] {
             assert!(to(&gids, lid).is_err(), "{lid:#x}");
         }
         assert!(to(&["fe80::1".parse().unwrap()], 1).is_err());

@@ -106,6 +106,7 @@ const MODULES: &[(&str, Area)] = &[
     ("replay", Area::Socket),
     ("replay_cli", Area::Socket),
     ("reset", Area::Host),
+    ("resize", Area::Host),
     ("rtl_fuzz", Area::Rtl),
     ("rtl_language", Area::Rtl),
     ("rtl_ops", Area::Rtl),
