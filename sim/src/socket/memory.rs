@@ -18,12 +18,15 @@ use std::sync::Arc;
 
 use ferrowire::vfio_user::message::{pci, DmaMap, DmaUnmap};
 use ferrowire::{HostMemory, LentMemory, MemoryMap};
-use rustix::fs::{fcntl_getfl, fstat, OFlags};
+use rustix::fs::{fcntl_get_seals, fcntl_getfl, fstat, OFlags};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
 /// Ranges of a client, at most.
 const RANGES: usize = 1 << 18;
+
+/// Bytes of files that are mapped here for a client, at most: all clients together leave this process room among its addresses.
+const BYTES: u64 = 1 << 40;
 
 /// Files of a client's own memory, at most: each stays open here. A process needs one; a program that another starts has its own.
 const LENT: usize = 4;
@@ -73,7 +76,8 @@ impl ClientMemory {
     ///
     /// # Errors
     /// `EINVAL` for a range that is empty, wraps, is no whole pages or leaves its file; `EEXIST` for one that overlaps another; `EPERM` for a
-    /// file that can become shorter, for the memory of another user's process, and for a file that was not opened for what is asked; `ENOSPC` when there are too many;
+    /// file that can become shorter, for the memory of another user's process, and for a file that was not opened for what is asked; `ENOSPC` when there are too many,
+    /// or a file is longer than when it was mapped first and has ranges of before;
     /// `EMFILE` when this process may not open more.
     pub fn map(&mut self, map: &mut MemoryMap, ask: &DmaMap, file: Option<&OwnedFd>) -> Result<(), Errno> {
         let (address, size) = (ask.address, ask.size);
@@ -89,9 +93,10 @@ impl ClientMemory {
         }
         let may = |right| ask.flags & right == right;
         let file = match file {
-            Some(file) if may(pci::DMA_READ) && LentMemory::is_file(file.as_fd()) => {
+            // Its seals are asked for first: only memory has some, and a look at another file may wait for a file system that the client serves.
+            Some(file) if may(pci::DMA_READ) && !is_memory(file) && LentMemory::is_file(file.as_fd()) => {
                 let (key, memory) = self.lent(file, ask)?;
-                map.insert_lent(address, memory).map_err(|_| Errno::EXIST)?;
+                self.insert(key, map.insert_lent(address, memory).is_ok())?;
                 Some(key)
             }
             Some(file) if may(pci::DMA_READ | pci::DMA_WRITE) => {
@@ -99,30 +104,31 @@ impl ClientMemory {
                 let (key, memory) = self.shared(file, end)?;
                 // `shared` has checked that it lies inside, so that it fits a `usize`.
                 let memory = memory.slice(ask.offset as usize, size as usize);
-                map.insert(address, memory).map_err(|_| Errno::EXIST)?;
+                self.insert(key, map.insert(address, memory).is_ok())?;
                 Some(key)
             }
             _ => None,
         };
-        if let Some((_, users)) = file.and_then(|key| self.files.get_mut(&key)) {
-            *users += 1;
-        }
         self.ranges.insert(address, Range { size, file });
         Ok(())
     }
 
     /// All of a file, which has `end` bytes at least.
     fn shared(&mut self, file: &OwnedFd, end: u64) -> Result<(File, HostMemory), Errno> {
+        if !is_memory(file) {
+            return Err(Errno::PERM);
+        }
         let status = fstat(file)?;
         let key = (status.st_dev, status.st_ino, true);
         let known = self.files.get(&key);
         if let Some((Source::Shared(memory), _)) = known.filter(|(source, _)| source.reaches(end)) {
             return Ok((key, memory.clone()));
         }
-        if u64::try_from(status.st_size).map_or(true, |size| size < end) {
-            return Err(Errno::INVAL);
+        let size = u64::try_from(status.st_size).ok().filter(|size| *size >= end).ok_or(Errno::INVAL)?;
+        // One that has become longer would be mapped here again and again, for ranges of before keep what they have.
+        if known.is_some() || size > BYTES - self.mapped_bytes().min(BYTES) {
+            return Err(Errno::NOSPC);
         }
-        // Anew if it has become longer: ranges of before keep what they have.
         let memory = HostMemory::of_file(file.as_fd())
             .map_err(|error| error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error))?;
         if (memory.len() as u64) < end {
@@ -130,6 +136,26 @@ impl ClientMemory {
         }
         self.keep(key, Source::Shared(memory.clone()))?;
         Ok((key, memory))
+    }
+
+    /// Bytes of all files that are mapped.
+    fn mapped_bytes(&self) -> u64 {
+        let bytes = |source: &Source| match source {
+            Source::Shared(memory) => memory.len() as u64,
+            Source::Lent(_) => 0,
+        };
+        self.files.values().map(|(source, _)| bytes(source)).fold(0, u64::saturating_add)
+    }
+
+    /// A range of a file is `inserted`, or is not, and then the file goes if no other range needs it.
+    fn insert(&mut self, key: File, inserted: bool) -> Result<(), Errno> {
+        if let Some((_, users)) = self.files.get_mut(&key) {
+            *users += usize::from(inserted);
+            if *users == 0 {
+                self.files.remove(&key);
+            }
+        }
+        inserted.then_some(()).ok_or(Errno::EXIST)
     }
 
     /// A range of a client's own memory. Its file is kept once, though each range comes with a copy.
@@ -209,8 +235,15 @@ impl ClientMemory {
     }
 }
 
+/// Whether a file is memory that may be sealed, as `memfd_create(2)` gives it. The system says so by itself, whatever the file is.
+fn is_memory(file: &OwnedFd) -> bool {
+    fcntl_get_seals(file).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{ftruncate, memfd_create, MemfdFlags};
+
     use super::*;
 
     const PAGE: u64 = MemoryMap::PAGE;
@@ -255,6 +288,37 @@ mod tests {
         assert_eq!((few, ask(4, 3)), ([Ok(()); 4], Err(Errno::NOSPC)));
         client.unmap(&mut map, &gone(0, PAGE)).unwrap();
         client.map(&mut map, &self::ask(4 * PAGE, PAGE, 0), Some(&file(&files[3]))).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_grows_is_not_mapped_anew_while_it_has_ranges() {
+        let loose = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = memfd_create("grows", loose).unwrap();
+        let (mut client, mut map) = (ClientMemory::new(8), MemoryMap::new());
+        ftruncate(&file, PAGE).unwrap();
+        client.map(&mut map, &ask(0, PAGE, 0), Some(&file)).unwrap();
+        ftruncate(&file, 2 * PAGE).unwrap();
+        assert_eq!(client.map(&mut map, &ask(PAGE, PAGE, PAGE), Some(&file)), Err(Errno::NOSPC));
+        client.map(&mut map, &ask(PAGE, PAGE, 0), Some(&file)).unwrap();
+        client.clear(&mut map);
+        client.map(&mut map, &ask(PAGE, PAGE, PAGE), Some(&file)).unwrap();
+        assert_eq!((client.files.len(), client.mapped_bytes()), (1, 2 * PAGE));
+    }
+
+    #[test]
+    fn files_of_a_client_have_a_bound_of_bytes_together() {
+        let file = |bytes| {
+            let file = memfd_create("large", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+            ftruncate(&file, bytes).unwrap();
+            file
+        };
+        let (mut client, mut map) = (ClientMemory::new(8), MemoryMap::new());
+        let large = file(BYTES + PAGE);
+        assert_eq!(client.map(&mut map, &ask(0, PAGE, 0), Some(&large)), Err(Errno::NOSPC));
+        client.map(&mut map, &ask(0, PAGE, 0), Some(&file(PAGE))).unwrap();
+        let rest = file(BYTES);
+        assert_eq!(client.map(&mut map, &ask(PAGE, PAGE, 0), Some(&rest)), Err(Errno::NOSPC));
+        assert!(ftruncate(&rest, PAGE).is_ok(), "a file that is refused is not sealed");
     }
 
     #[test]

@@ -16,11 +16,12 @@
 //! taking the file back masks it, for then nobody writes the table itself. An interrupt that may go and has no file is lost, as a
 //! write to an address where nobody is.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use ferrowire::vfio_user::message::{pci, IrqSet};
 use ferrowire_spec::csr::{MSIX_PBA, MSIX_TABLE};
 use ferrowire_spec::pci::MSIX_ENTRY;
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::{fcntl_getfl, fcntl_setfl, readlink, OFlags};
 use rustix::io::Errno;
 
@@ -43,8 +44,12 @@ impl Vector {
 
     fn signal(&self) {
         if let Some(file) = &self.file {
-            // It is an event file that does not wait. One that counts to its end has told enough.
-            let _ = rustix::io::write(file, &1u64.to_ne_bytes());
+            // One that counts to its end has told enough. The client has the same file, and may have it wait.
+            let mut files = [PollFd::new(file, PollFlags::OUT)];
+            let room = poll(&mut files, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
+            if room && do_not_wait(file).is_ok() {
+                let _ = rustix::io::write(file, &1u64.to_ne_bytes());
+            }
         }
     }
 }
@@ -239,7 +244,16 @@ fn prepare(file: &OwnedFd) -> Result<(), Errno> {
     if name.as_bytes() != b"anon_inode:[eventfd]" {
         return Err(Errno::INVAL);
     }
-    fcntl_setfl(file.as_fd(), fcntl_getfl(file.as_fd())? | OFlags::NONBLOCK)
+    do_not_wait(file)
+}
+
+/// Writes to a file do not wait from now on.
+fn do_not_wait(file: &OwnedFd) -> Result<(), Errno> {
+    let flags = fcntl_getfl(file)?;
+    match flags.contains(OFlags::NONBLOCK) {
+        true => Ok(()),
+        false => fcntl_setfl(file, flags | OFlags::NONBLOCK),
+    }
 }
 
 #[cfg(test)]
@@ -350,6 +364,11 @@ mod tests {
         msix.set_open(true);
         msix.raise(1);
         msix.raise(200);
+        assert_eq!(count(&file), u64::MAX - 1);
+        // The client has the same file, and its flags.
+        rustix::io::write(&file, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+        fcntl_setfl(&file, fcntl_getfl(&file).unwrap() - OFlags::NONBLOCK).unwrap();
+        msix.raise(1);
         assert_eq!(count(&file), u64::MAX - 1);
     }
 }
