@@ -5,11 +5,12 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context as _, Result};
+use rustix::fs::{flock, FlockOperation};
 use rustix::io::Errno;
 
 /// A listening socket, which does not wait.
@@ -17,6 +18,8 @@ use rustix::io::Errno;
 pub struct Listener {
     socket: UnixListener,
     path: PathBuf,
+    /// Device and inode of its file: another server may have put its own in the place of this one.
+    file: Option<(u64, u64)>,
     /// A file that is given up for a client when the process may open no more: so the client is accepted and told, by the end of its connection, in place of
     /// waiting for ever while the listener can be read.
     reserve: RefCell<Option<File>>,
@@ -36,6 +39,8 @@ impl Listener {
     pub fn bind(path: &Path) -> Result<Self> {
         let socket = match UnixListener::bind(path) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                // Of two servers that find the same dead socket, the second finds that of the first.
+                let _lock = lock(path);
                 remove_dead(path, |path| UnixStream::connect(path).map(drop))?;
                 UnixListener::bind(path)
             }
@@ -43,7 +48,8 @@ impl Listener {
         };
         let socket = socket.with_context(|| format!("listen on {}", path.display()))?;
         socket.set_nonblocking(true)?;
-        Ok(Self { socket, path: path.to_path_buf(), reserve: RefCell::new(reserve()) })
+        let file = identity(path);
+        Ok(Self { socket, path: path.to_path_buf(), file, reserve: RefCell::new(reserve()) })
     }
 
     /// Where it listens.
@@ -83,8 +89,24 @@ fn reserve() -> Option<File> {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        if self.file.is_some() && identity(&self.path) == self.file {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
+}
+
+/// What a file is known by: its device and its inode.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let about = std::fs::symlink_metadata(path).ok()?;
+    Some((about.dev(), about.ino()))
+}
+
+/// The lock of a socket's folder, until the file is closed. A file system without locks of folders leaves it as it is.
+fn lock(path: &Path) -> Option<File> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = File::open(folder).ok()?;
+    flock(&folder, FlockOperation::LockExclusive).ok()?;
+    Some(folder)
 }
 
 /// Removes the file of a socket to which nobody listens, as `connect` finds out.
@@ -106,6 +128,43 @@ pub(super) fn remove_dead(path: &Path, connect: impl FnOnce(&Path) -> std::io::R
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_servers_that_find_a_dead_socket_together_one_has_it() {
+        let folder = std::env::temp_dir().join(format!("ferrowire-together-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for round in 0..100 {
+            let path = folder.join(format!("socket{round}"));
+            drop(UnixListener::bind(&path).unwrap());
+            let start = std::sync::Barrier::new(4);
+            let bind = || {
+                start.wait();
+                Listener::bind(&path).ok()
+            };
+            let all: Vec<Option<Listener>> = std::thread::scope(|scope| {
+                let all: Vec<_> = (0..4).map(|_| scope.spawn(bind)).collect();
+                all.into_iter().map(|one| one.join().unwrap()).collect()
+            });
+            let mut all = all.into_iter().flatten();
+            let listener = all.next().expect("one has it");
+            assert!(all.next().is_none(), "and no other");
+            let _client = UnixStream::connect(&path).unwrap();
+            assert!(listener.accept().is_some());
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_listener_removes_no_file_of_another() {
+        let path = std::env::temp_dir().join(format!("ferrowire-other-{}", std::process::id()));
+        let listener = Listener::bind(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let other = UnixListener::bind(&path).unwrap();
+        drop(listener);
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(other);
+        std::fs::remove_file(&path).unwrap();
+    }
 
     #[test]
     fn a_dead_socket_is_replaced_and_a_live_one_is_not() {
