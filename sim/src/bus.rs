@@ -98,6 +98,8 @@ pub struct World {
     clock_khz: u32,
     capture: Option<Capture>,
     failed: Option<String>,
+    /// Why the capture has ended.
+    capture_failed: Option<String>,
     beats: Beats,
 }
 
@@ -164,6 +166,7 @@ impl World {
             clock_khz,
             capture: None,
             failed: None,
+            capture_failed: None,
             beats: Beats::default(),
         }
     }
@@ -186,6 +189,7 @@ impl World {
             clock_khz,
             capture: None,
             failed: None,
+            capture_failed: None,
             beats: Beats::default(),
         }
     }
@@ -393,7 +397,7 @@ impl World {
             if let (Some(capture), false) = (&mut self.capture, wire.link.sent().is_empty()) {
                 for frame in wire.link.take_frames() {
                     if let Err(error) = capture.write((i / step) as u32, &frame) {
-                        self.failed.get_or_insert(error.to_string());
+                        self.capture_failed.get_or_insert(error.to_string());
                     }
                 }
             }
@@ -405,6 +409,9 @@ impl World {
                     link.send(self.cycle, frame);
                 }
             }
+        }
+        if self.capture_failed.is_some() && self.capture.is_some() {
+            self.end_capture();
         }
         self.cycle += 1;
     }
@@ -432,6 +439,20 @@ impl World {
     /// # Errors
     /// That.
     pub fn check(&self) -> Result<(), BusError> {
+        self.sound()?;
+        match &self.capture_failed {
+            Some(why) => Err(BusError::Gone(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Why the capture could not be written and has ended: told once.
+    pub fn take_capture_failure(&mut self) -> Option<String> {
+        self.capture_failed.take()
+    }
+
+    /// Whether all cards keep the rules.
+    fn sound(&self) -> Result<(), BusError> {
         match &self.failed {
             Some(why) => Err(BusError::Gone(why.clone())),
             None => Ok(()),
@@ -452,9 +473,9 @@ impl World {
         root.cpu_write(offset.into(), &bytes);
         let taken = |world: &World| world.cards[card].csr_taken() > before;
         match self.run_until(CSR_LIMIT, |world| world.failed.is_some() || taken(world)) && taken(self) {
-            true => self.check(),
+            true => self.sound(),
             false => {
-                self.check()?;
+                self.sound()?;
                 let why = format!("write of 64 bytes at {offset:#x} not taken in {CSR_LIMIT} cycles");
                 self.failed.get_or_insert(why.clone());
                 Err(BusError::Gone(why))
@@ -475,7 +496,7 @@ impl World {
         self.cards[card].csr(access);
         for _ in 0..CSR_LIMIT {
             self.step();
-            self.check()?;
+            self.sound()?;
             if access.write && self.cards[card].csr_taken() > before {
                 return Ok(0);
             }

@@ -20,6 +20,7 @@ use crate::config::{resolve, SetArgs};
 use crate::measure::{self, Load};
 use crate::pair::{Connection, Pair, PairOptions};
 use crate::progress::{waiting, Progress};
+use crate::say::say;
 
 /// Bytes of the file that are registered at once.
 const PIECE: usize = 1 << 20;
@@ -212,7 +213,7 @@ pub(crate) fn built(name: &str, model: impl FnOnce() -> Result<CardModel>) -> Re
     let start = Instant::now();
     let model = waiting(&message, model)?;
     if !model.cached() {
-        eprintln!("model of {name} built in {:.0} s", start.elapsed().as_secs_f64());
+        say(format_args!("model of {name} built in {:.0} s", start.elapsed().as_secs_f64()));
     }
     Ok(model)
 }

@@ -49,6 +49,7 @@ pub mod pair;
 pub mod progress;
 pub mod replay;
 pub mod root;
+mod say;
 pub mod shared_cq;
 pub mod soak;
 pub mod socket;

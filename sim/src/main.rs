@@ -2,6 +2,7 @@
 //! `ferrowire-sim`: the simulated card at work.
 #![forbid(unsafe_code)]
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -53,7 +54,8 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("error: {}", told(&error));
+            // The reader may be gone.
+            let _ = writeln!(std::io::stderr(), "error: {}", told(&error));
             ExitCode::FAILURE
         }
     }

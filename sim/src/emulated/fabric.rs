@@ -106,13 +106,14 @@ pub struct Fabric {
     /// The link that is looked at first.
     turn: usize,
     capture: Option<Capture>,
-    failed: Option<String>,
+    /// Why the capture has ended.
+    capture_failed: Option<String>,
 }
 
 impl Fabric {
     fn of(cards: usize, cables: Vec<Cable>) -> Self {
         let slots = (FIRST_MAC..).take(cards).map(Slot::new).collect();
-        Self { slots, cables, switch: None, peer: None, now: 0, turn: 0, capture: None, failed: None }
+        Self { slots, cables, switch: None, peer: None, now: 0, turn: 0, capture: None, capture_failed: None }
     }
 
     /// Two cards on a wire: link 0 from the first to the second, link 1 back.
@@ -243,15 +244,15 @@ impl Fabric {
     /// # Errors
     /// That.
     pub fn check(&self) -> Result<(), BusError> {
-        match &self.failed {
+        match &self.capture_failed {
             Some(why) => Err(BusError::Gone(why.clone())),
             None => Ok(()),
         }
     }
 
-    /// What went wrong is forgotten.
-    pub fn forgive(&mut self) {
-        self.failed = None;
+    /// Why the capture could not be written and has ended: told once.
+    pub fn take_capture_failure(&mut self) -> Option<String> {
+        self.capture_failed.take()
     }
 
     /// Whether no frame is under way: nothing happens but by timers, by frames that are held back, and by what is done to cards.
@@ -401,8 +402,11 @@ impl Fabric {
         let Some(capture) = &mut self.capture else { return };
         for frame in self.cables[at].link.take_frames() {
             if let Err(error) = capture.write((at / step) as u32, &frame) {
-                self.failed.get_or_insert(error.to_string());
+                self.capture_failed.get_or_insert(error.to_string());
             }
+        }
+        if self.capture_failed.is_some() {
+            self.end_capture();
         }
     }
 }

@@ -114,6 +114,9 @@ pub trait Cards {
     /// Ends the capture and its file.
     fn end_capture(&mut self);
 
+    /// Why the capture could not be written and has ended: told once.
+    fn take_capture_failure(&mut self) -> Option<String>;
+
     /// What went wrong beyond repair.
     ///
     /// # Errors

@@ -24,6 +24,7 @@ use crate::config::{resolve, SetArgs};
 use crate::demo;
 use crate::emulated::{Fabric, FIRST_MAC};
 use crate::measure;
+use crate::say::{print, say};
 use crate::wire::{Delivery, Faults, TimedFilter};
 
 /// The card, where it may be any.
@@ -416,7 +417,7 @@ pub fn board(args: &BoardArgs) -> Result<()> {
     let mut cards = Verilated::new(world, model, common.eager);
     let wires = common.wires(&mut cards);
     let tty = Tty::open(&args.port)?;
-    println!("ferrowire -d serial:{}@1200 info", args.port.display());
+    print(format_args!("ferrowire -d serial:{}@1200 info", args.port.display()));
     let server = common.server(cards, Vec::new(), wires)?;
     Server { line, guests, serial: Some(tty), ..server }.run(&signals)
 }
@@ -445,7 +446,7 @@ fn serve_card(args: &CardArgs, mut cards: impl Cards, vectors: u32, line: Far) -
     let guests = args.qmp.as_deref().map(Guests::bind).transpose()?;
     let wires = common.wires(&mut cards);
     let device = Device::new(&mut cards, 0, 1, vectors, args.mac)?.with_addresses(args.ip.clone());
-    println!("ferrowire -d sim:{} info", args.socket.display());
+    print(format_args!("ferrowire -d sim:{} info", args.socket.display()));
     let ports = vec![Port::new(listener, device, args.chosen.verbose)];
     Server { line, guests, ..common.server(cards, ports, wires)? }.run(&signals)
 }
@@ -495,18 +496,18 @@ fn serve_up(args: &UpArgs, mut cards: impl Cards, vectors: u32) -> Result<()> {
     }
     // After the last one: a program that reads this finds all of them.
     for card in 0..args.cards {
-        println!("ferrowire -d sim:{} info", path(card).display());
+        print(format_args!("ferrowire -d sim:{} info", path(card).display()));
     }
     let kind = if args.chosen.engine { "emulated cards" } else { "cards" };
     let joined = if cards.is_switched() { "a switch" } else { "one wire" };
     let [a, b] = [0, 1].map(|card| path(card).display().to_string());
-    eprintln!(
+    say(format_args!(
         "{} {kind} on {joined}, until Ctrl-C. Each of these in a terminal of its own:\n  \
          ferrowire -d sim:{a} bw write\n  \
          ferrowire -d sim:{b} bw write localhost\n  \
          ferrowire -d sim:{a} top",
         if args.cards == 2 { "Two".into() } else { args.cards.to_string() }
-    );
+    ));
     let server = common.server(cards, ports, wires)?;
     let losses = args.chosen.verbose.then(Losses::default);
     Server { losses, ..server }.run(&signals)

@@ -50,13 +50,22 @@ pub struct Engines {
     idle_since: Option<Instant>,
     /// What each card was told last of its configuration space, since it was as after power-on.
     functions: Vec<Option<Function>>,
+    /// As if a card had failed, for a test.
+    #[cfg(test)]
+    pub(super) broken: Option<String>,
 }
 
 impl Engines {
     /// The cards of a fabric.
     pub fn new(fabric: Fabric) -> Self {
         let functions = vec![None; fabric.cards()];
-        Self { fabric, idle_since: Some(Instant::now()), functions }
+        Self {
+            fabric,
+            idle_since: Some(Instant::now()),
+            functions,
+            #[cfg(test)]
+            broken: None,
+        }
     }
 
     /// As [`Cards::begin`], at a moment.
@@ -95,7 +104,10 @@ impl Cards for Engines {
     fn renew(&mut self, card: usize) -> Result<()> {
         self.fabric.power_on(card);
         self.functions[card] = None;
-        self.fabric.forgive();
+        #[cfg(test)]
+        {
+            self.broken = None;
+        }
         Ok(())
     }
 
@@ -197,8 +209,17 @@ impl Cards for Engines {
         self.fabric.end_capture();
     }
 
+    fn take_capture_failure(&mut self) -> Option<String> {
+        self.fabric.take_capture_failure()
+    }
+
+    /// Emulated cards do not fail.
     fn check(&self) -> Result<(), BusError> {
-        self.fabric.check()
+        #[cfg(test)]
+        if let Some(why) = &self.broken {
+            return Err(BusError::Gone(why.clone()));
+        }
+        Ok(())
     }
 }
 

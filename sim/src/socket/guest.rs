@@ -24,6 +24,7 @@ use rustix::event::PollFlags;
 use serde_json::Value;
 
 use super::listener::Listener;
+use crate::say::say;
 
 /// Longest line that is taken for one of QEMU's.
 const MAX_LINE: usize = 1 << 16;
@@ -84,7 +85,7 @@ impl Guests {
             Ok(()) => true,
             Err(why) => {
                 if let Some(why) = why {
-                    eprintln!("a guest's clock does not follow the card any more: {why}");
+                    say(format_args!("a guest's clock does not follow the card any more: {why}"));
                 }
                 false
             }

@@ -12,6 +12,8 @@
 
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 
+use crate::say::say;
+
 /// Files of a card: see above.
 const FILES_OF_CARD: u64 = 160;
 /// Files of the server beside them: signals, wire, traces.
@@ -33,10 +35,10 @@ pub fn raise_files(cards: usize) {
     let open = if raised { most } else { limit.current.unwrap_or(u64::MAX) };
     let wanted = FILES + FILES_OF_CARD * cards as u64;
     if open < wanted {
-        eprintln!(
+        say(format_args!(
             "this process may open {open} files; {cards} cards whose clients use all interrupts and observers take {wanted}: clients are refused when they \
              are used up. Raise the limit, as with `ulimit -n {wanted}`"
-        );
+        ));
     }
 }
 

@@ -10,6 +10,9 @@
 //!                        Server: one loop, one thread; Guests: whose clocks stand while cards are busy
 //! ```
 
+// A server outlives those that read what it says: see `crate::say`.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 mod bar;
 mod cable;
 mod cards;

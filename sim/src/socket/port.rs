@@ -25,11 +25,12 @@ use super::cards::Cards;
 use super::device::Device;
 use super::listener::Listener;
 use super::observers::{self, Observers};
+use crate::say::say;
 
 /// Time for a client to say its version.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// Clients that are there and have not said their version; more are shown out at once.
+/// Clients that are there and have not said their version; more wait at the door.
 const WAITING: usize = 16;
 
 /// Messages of a client in a row; then the cards go on.
@@ -65,8 +66,8 @@ impl Port {
             (stream.as_fd(), flags)
         });
         let waiting = self.waiting.iter().map(|(stream, _)| (stream.as_fd(), PollFlags::IN));
-        let door = (self.listener.as_fd(), PollFlags::IN);
-        session.chain(waiting).chain([door]).chain(self.observers.files())
+        let door = (self.waiting.len() < WAITING).then(|| (self.listener.as_fd(), PollFlags::IN));
+        session.chain(waiting).chain(door).chain(self.observers.files())
     }
 
     /// Whether somebody must be shown out in time.
@@ -86,24 +87,36 @@ impl Port {
     pub fn serve(&mut self, cards: &mut impl Cards) -> Result<bool> {
         let mut moved = self.converse(cards)?;
         while !self.hung_up() {
-            let Some(socket) = self.listener.accept() else { break };
-            moved = true;
             // Those that have left already, or have said their version, take nobody's place.
             if self.waiting.len() == WAITING {
-                self.greet(cards)?;
+                moved |= self.greet(cards)?;
             }
-            if self.waiting.len() < WAITING {
-                self.waiting.push((Stream::new(socket), Instant::now()));
+            if self.waiting.len() == WAITING {
+                break;
             }
+            let Some(socket) = self.listener.accept() else { break };
+            moved = true;
+            self.waiting.push((Stream::new(socket), Instant::now()));
         }
         moved |= self.greet(cards)?;
         Ok(moved | self.observers.serve(&mut self.device, cards))
     }
 
+    /// The cards have failed: the client is shown out, so that it sees its connection end, and the card is as after power-on.
+    ///
+    /// # Errors
+    /// The card cannot be reset.
+    pub fn fail(&mut self, cards: &mut impl Cards) -> Result<()> {
+        match self.session {
+            Some(_) => self.show_out(cards, "the cards have failed"),
+            None => self.device.reset(cards),
+        }
+    }
+
     /// Tells of memory that the card was refused, if it is to and there is something new.
     pub fn tell(&mut self, cards: &impl Cards) {
         if let Some(news) = self.verbose.then(|| self.device.refused(cards)).flatten() {
-            eprintln!("{}: {news}", self.listener.path().display());
+            say(format_args!("{}: {news}", self.listener.path().display()));
         }
     }
 
@@ -166,7 +179,7 @@ impl Port {
 
     fn note(&self, why: &str) {
         if self.verbose {
-            eprintln!("{}: client gone: {why}", self.listener.path().display());
+            say(format_args!("{}: client gone: {why}", self.listener.path().display()));
         }
     }
 

@@ -26,6 +26,7 @@ use super::outage::Outage;
 use super::port::Port;
 use super::trace::Tracer;
 use super::tty::Tty;
+use crate::say::say;
 
 /// Longest wait while somebody must be shown out in time, or a line tries to connect.
 const TICK: Duration = Duration::from_millis(500);
@@ -101,7 +102,7 @@ impl<C: Cards> Server<C> {
     /// Serves until a signal ends it.
     ///
     /// # Errors
-    /// A card cannot be reset, a file of a trace cannot be written, or the system refuses.
+    /// A card cannot be reset, or the system refuses.
     pub fn run(&mut self, signals: &Signals) -> Result<()> {
         loop {
             let ready = self.wait(signals)?;
@@ -110,7 +111,7 @@ impl<C: Cards> Server<C> {
                 return Ok(());
             }
             if ready.trace && came(&signals.trace) {
-                self.toggle_trace()?;
+                self.toggle_trace();
             }
             if ready.cable && came(&signals.cable) {
                 eprintln!("{}", self.cables.toggle(&mut self.cards));
@@ -129,7 +130,8 @@ impl<C: Cards> Server<C> {
             }
         }
         if let Some(tracer) = &mut self.tracer {
-            tracer.follow(&mut self.cards)?;
+            let followed = tracer.follow(&mut self.cards);
+            tracer.or_end(&mut self.cards, followed);
         }
         if moved {
             self.cards.wake();
@@ -151,7 +153,7 @@ impl<C: Cards> Server<C> {
         if let Some(outage) = &mut self.outage {
             let ran = self.guests.as_ref().map(Guests::ran);
             if let Some(told) = outage.look(self.cards.cycle(), ran) {
-                eprintln!("{told}");
+                say(format_args!("{told}"));
             }
         }
         for port in &mut self.ports {
@@ -159,12 +161,14 @@ impl<C: Cards> Server<C> {
             port.tell(&self.cards);
         }
         self.report_losses(false);
+        if let Some(error) = self.cards.take_capture_failure() {
+            say(format_args!("{error}; the capture ends"));
+        }
         if let Err(error) = self.cards.check() {
             ensure!(!self.ports.is_empty(), "{error}");
-            // A fault of the design, or a file of a trace that cannot be written. Who has a card finds it reset.
-            eprintln!("{error}; all cards are reset, and the trace ends");
-            self.cards.end_capture();
-            self.ports.iter_mut().try_for_each(|port| port.device().reset(&mut self.cards))?;
+            // A fault of the design. A client cannot go on with a card that was reset beneath it.
+            say(format_args!("{error}; all cards are reset, and their clients are shown out"));
+            self.ports.iter_mut().try_for_each(|port| port.fail(&mut self.cards))?;
         }
         Ok(())
     }
@@ -186,7 +190,7 @@ impl<C: Cards> Server<C> {
         if losses.due(lost, now).is_some_and(|left| ends || left.is_zero()) {
             losses.report(lost, now);
             if let Some(text) = self.cards.losses() {
-                eprintln!("{text}");
+                say(format_args!("{text}"));
             }
         }
     }
@@ -246,13 +250,13 @@ impl<C: Cards> Server<C> {
         })
     }
 
-    fn toggle_trace(&mut self) -> Result<()> {
+    fn toggle_trace(&mut self) {
         match &mut self.tracer {
-            Some(tracer) => tracer.toggle(&mut self.cards),
-            None => {
-                eprintln!("no trace: start with --trace DIR to have SIGUSR1 begin and end one");
-                Ok(())
+            Some(tracer) => {
+                let toggled = tracer.toggle(&mut self.cards);
+                tracer.or_end(&mut self.cards, toggled);
             }
+            None => say("no trace: start with --trace DIR to have SIGUSR1 begin and end one"),
         }
     }
 }
@@ -261,4 +265,154 @@ impl<C: Cards> Server<C> {
 fn came(mut signal: &UnixStream) -> bool {
     let mut bytes = [0; 64];
     signal.read(&mut bytes).is_ok_and(|bytes| bytes > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::BorrowedFd;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::Arc;
+
+    use ferrowire::{Bus as _, BusError, TrafficCounter, VfioUserBus};
+    use ferrowire_spec::csr::port;
+
+    use super::*;
+    use crate::emulated::Fabric;
+    use crate::socket::{Device, Engines, Listener};
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// A server of emulated cards, without signals.
+    fn server(fabric: Fabric, folder: &Path) -> Server<Engines> {
+        let count = fabric.cards();
+        let mut cards = Engines::new(fabric);
+        let ports = (0..count).map(|card| {
+            let device = Device::new(&mut cards, card, count, 128, None).unwrap();
+            Port::new(Listener::bind(&socket(folder, card)).unwrap(), device, false)
+        });
+        let ports = ports.collect();
+        let (serial, line, guests, outage, tracer, losses) = (None, None, None, None, None, None);
+        Server { cards, ports, serial, line, guests, outage, tracer, losses }
+    }
+
+    fn socket(folder: &Path, card: usize) -> std::path::PathBuf {
+        folder.join(format!("{card}.sock"))
+    }
+
+    /// Sets a flag, also if a test fails.
+    struct End<'a>(&'a AtomicBool);
+
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+
+    /// Runs `client` while a server has its turns, before each of which `step` is called.
+    fn with(
+        name: &str,
+        make: impl FnOnce(&Path) -> Server<Engines> + Send,
+        step: impl Fn(&mut Server<Engines>) + Sync,
+        client: impl FnOnce(&Path),
+    ) {
+        let folder = std::env::temp_dir().join(format!("ferrowire-server-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (ends, ready) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut server = make(&folder);
+                ready.store(true, Ordering::Release);
+                while !ends.load(Ordering::Acquire) {
+                    step(&mut server);
+                    let all = vec![true; server.ports.len()];
+                    server.turn(&all).unwrap();
+                }
+            });
+            let _end = End(&ends);
+            let start = Instant::now();
+            while !ready.load(Ordering::Acquire) {
+                assert!(start.elapsed() < PATIENCE, "the server does not begin");
+                std::thread::yield_now();
+            }
+            client(&folder);
+        });
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn clients_of_cards_that_fail_see_their_connections_end_and_new_ones_come_in() {
+        let fails = AtomicBool::new(false);
+        let make = |folder: &Path| server(Fabric::pair(), folder);
+        let step = |server: &mut Server<Engines>| {
+            if fails.swap(false, Ordering::AcqRel) {
+                server.cards.broken = Some("a test".into());
+            }
+        };
+        with("fail", make, step, |folder| {
+            let open = |card| VfioUserBus::connect(socket(folder, card)).unwrap();
+            let mut buses = [0, 1].map(open);
+            for bus in &mut buses {
+                bus.csr_read32(0).unwrap();
+            }
+            fails.store(true, Ordering::Release);
+            let end = Instant::now() + PATIENCE;
+            for bus in &mut buses {
+                while !matches!(bus.csr_read32(0), Err(BusError::Gone(_))) {
+                    assert!(Instant::now() < end, "the client goes on with a card that was reset");
+                }
+            }
+            open(1).csr_read32(0).unwrap();
+        });
+    }
+
+    /// The far end of a wire, which sends frames when it is told to.
+    struct Far {
+        left: u64,
+        go: Arc<AtomicBool>,
+    }
+
+    impl Line for Far {
+        fn file(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
+            None
+        }
+
+        fn receive(&mut self) -> Option<Vec<u8>> {
+            let comes = self.left > 0 && self.go.load(Ordering::Acquire);
+            self.left -= u64::from(comes);
+            comes.then(|| [&[0xff; 6][..], &[2, 0, 0, 0, 0, 9], &[0x08, 0x06], &[0; 1000]].concat())
+        }
+
+        fn send(&mut self, _: &[u8]) {}
+    }
+
+    #[test]
+    fn a_capture_that_cannot_be_written_ends_and_clients_go_on() {
+        // More than is kept before it is written.
+        const FRAMES: u64 = 200;
+        let go = Arc::new(AtomicBool::new(false));
+        let make = |folder: &Path| {
+            let plug = Plug::default();
+            let mut server = server(Fabric::single(Some(Box::new(plug.clone()))), folder);
+            server.cards.capture("/dev/full".as_ref()).unwrap();
+            let line: Box<dyn Line> = Box::new(Far { left: FRAMES, go: Arc::clone(&go) });
+            Server { line: Some((plug, line)), ..server }
+        };
+        with(
+            "full",
+            make,
+            |_| {},
+            |folder| {
+                let mut bus = VfioUserBus::connect(socket(folder, 0)).unwrap();
+                let mac = port::BLOCK.address(&port::MAC_LO);
+                bus.csr_write32(mac, 0x77).unwrap();
+                go.store(true, Ordering::Release);
+                let end = Instant::now() + PATIENCE;
+                while bus.csr_read64(TrafficCounter::RxFrames.address()).unwrap() < FRAMES {
+                    assert!(Instant::now() < end, "frames do not come");
+                }
+                assert_eq!(bus.csr_read32(mac), Ok(0x77), "the card was reset");
+            },
+        );
+    }
 }

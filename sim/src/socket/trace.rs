@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use super::cards::Cards;
+use crate::say::say;
 
 /// Where traces go.
 pub struct Tracer {
@@ -31,20 +32,36 @@ impl Tracer {
     /// # Errors
     /// A file cannot be written.
     pub fn toggle(&mut self, cards: &mut impl Cards) -> Result<()> {
-        if let Some(waves) = self.waves.take() {
-            cards.end_capture();
-            if let Some(world) = cards.world() {
-                (0..waves.len()).for_each(|card| world.card_mut(card).close_wave());
-            }
-            eprintln!("trace {} is in {}", self.count, self.folder.display());
+        if self.end(cards) {
+            say(format_args!("trace {} is in {}", self.count, self.folder.display()));
             return Ok(());
         }
         self.count += 1;
         cards.capture(&self.folder.join(format!("{}-wire.pcapng", self.count)))?;
         self.waves = Some(vec![0; cards.world().map_or(0, |world| world.cards())]);
         self.follow(cards)?;
-        eprintln!("trace {} begins", self.count);
+        say(format_args!("trace {} begins", self.count));
         Ok(())
+    }
+
+    /// Ends the trace that is being written, if there is one. Whether there was.
+    fn end(&mut self, cards: &mut impl Cards) -> bool {
+        let Some(waves) = self.waves.take() else { return false };
+        cards.end_capture();
+        if let Some(world) = cards.world() {
+            (0..waves.len()).for_each(|card| world.card_mut(card).close_wave());
+        }
+        true
+    }
+
+    /// A trace whose files cannot be written ends, and nothing else.
+    pub fn or_end(&mut self, cards: &mut impl Cards, done: Result<()>) {
+        if let Err(error) = done {
+            say(format_args!("{error:#}; trace {} ends", self.count));
+            if !self.end(cards) {
+                cards.end_capture();
+            }
+        }
     }
 
     /// Waves of a card end when another one takes its place, as a reset has it: the new one gets a file of its own. Emulated cards have none.

@@ -12,6 +12,7 @@ use super::cards::{Cards, Function};
 use super::clock::Clock;
 use crate::bus::World;
 use crate::card::{CardModel, CsrAccess};
+use crate::say::say;
 use crate::wire::Link;
 
 /// Cards of a world, what to make new ones of, and when they move.
@@ -48,7 +49,9 @@ impl Cards for Verilated {
             return Ok(());
         }
         if self.model.has_pcie() {
-            eprintln!("card {card} does not end its function level reset; another one takes its place");
+            say(format_args!(
+                "card {card} does not end its function level reset; another one takes its place"
+            ));
         }
         self.world.power_on(card, &self.model)?;
         if !self.link_up {
@@ -137,6 +140,10 @@ impl Cards for Verilated {
 
     fn end_capture(&mut self) {
         self.world.end_capture();
+    }
+
+    fn take_capture_failure(&mut self) -> Option<String> {
+        self.world.take_capture_failure()
     }
 
     fn check(&self) -> Result<(), BusError> {

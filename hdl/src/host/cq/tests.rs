@@ -844,9 +844,9 @@ fn a_queue_that_goes_to_new_rings_loses_no_entry_and_no_notice() {
         let mut rings: Vec<(usize, u32, u32)> = Vec::new();
         // By CQ: the ring of the card, and the one that it is to have.
         let (mut current, mut coming) = ([0; CQS], [None; CQS]);
-        for cq in 0..CQS {
+        for (cq, ring) in current.iter_mut().enumerate() {
             bench.create(cq as u64, (cq as u64) << 20, 8);
-            current[cq] = cq;
+            *ring = cq;
             rings.push((cq, 8, 0));
         }
         // Entries that were sent: whether they are notable. How many are seen, and taken, and were before the present ring.
