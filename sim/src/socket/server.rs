@@ -114,7 +114,7 @@ impl<C: Cards> Server<C> {
                 self.toggle_trace();
             }
             if ready.cable && came(&signals.cable) {
-                eprintln!("{}", self.cables.toggle(&mut self.cards));
+                say(self.cables.toggle(&mut self.cards));
             }
             self.turn(&ready.ports)?;
         }
@@ -293,7 +293,7 @@ mod tests {
         });
         let ports = ports.collect();
         let (serial, line, guests, outage, tracer, losses) = (None, None, None, None, None, None);
-        Server { cards, ports, serial, line, guests, outage, tracer, losses }
+        Server { cards, ports, serial, line, guests, outage, cables: Cables::default(), tracer, losses }
     }
 
     fn socket(folder: &Path, card: usize) -> std::path::PathBuf {
