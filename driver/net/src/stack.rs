@@ -52,6 +52,9 @@ pub struct Config {
     /// How often the stack's second passes in one second of the card's clock. More than 1 is for simulations, where time is dear, as
     /// [`Context::set_timer_tick`] is: all time-outs of this crate, and all times that it gives, are of this clock.
     pub speed: u32,
+    /// How many seconds of the card's clock pass in one of the stack's. More than 1 is for a simulated card whose clock is that of the wall: all that passes on its wire
+    /// takes longer there, and time-outs are to be as much longer.
+    pub slowness: u32,
     /// Asked while something is waited for: whether the wait is to end with `Stopped`. For programs that end when a signal has come.
     pub stop: fn() -> bool,
 }
@@ -69,8 +72,16 @@ impl Default for Config {
             neighbour_timeout: Duration::from_millis(500),
             neighbour_tries: 6,
             speed: 1,
+            slowness: 1,
             stop: || false,
         }
+    }
+}
+
+impl Config {
+    /// How long a time of the card's clock lasts by the stack's.
+    fn of_stack(&self, time: Duration) -> Duration {
+        time * self.speed / self.slowness
     }
 }
 
@@ -204,7 +215,7 @@ fn checked(addresses: &[IpAddr]) -> Result<Vec<IpAddr>> {
 
 impl Stack {
     pub(crate) fn now(&self) -> Duration {
-        self.device.link.now() * self.config.speed
+        self.config.of_stack(self.device.link.now())
     }
 
     /// Takes what has come, answers it, and sends what waits.
@@ -332,6 +343,7 @@ impl Net {
         let longest = link.max_frame();
         let config = Config {
             speed: config.speed.max(1),
+            slowness: config.slowness.max(1),
             mtu: config.mtu.clamp(576, longest - EthernetFrame::<&[u8]>::header_len()),
             ..config
         };
@@ -347,7 +359,7 @@ impl Net {
         };
         let mut iface_config = smoltcp::iface::Config::new(EthernetAddress(mac).into());
         iface_config.random_seed = seed;
-        let now = device.link.now() * config.speed;
+        let now = config.of_stack(device.link.now());
         let mut iface =
             Interface::new(iface_config, &mut device, Instant::from_micros(now.as_micros() as i64));
         iface.update_ip_addrs(|all| {
@@ -384,7 +396,7 @@ impl Net {
         self.lock().poll()
     }
 
-    /// The stack's clock: that of the card, times [`Config::speed`].
+    /// The stack's clock: that of the card, times [`Config::speed`], by [`Config::slowness`].
     pub fn now(&self) -> Duration {
         self.lock().now()
     }
@@ -553,9 +565,10 @@ impl Net {
         iface.poll_delay(now, sockets).map(Duration::from)
     }
 
-    /// How many of the stack's seconds pass in one of the card's.
-    pub(crate) fn speed(&self) -> u32 {
-        self.lock().config.speed
+    /// How long a time of the stack's clock lasts by the card's.
+    pub(crate) fn of_card(&self, time: Duration) -> Duration {
+        let stack = self.lock();
+        time.saturating_mul(stack.config.slowness) / stack.config.speed
     }
 
     /// Sends an echo request of so many bytes, and how long the answer took.

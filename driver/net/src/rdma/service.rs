@@ -263,8 +263,7 @@ impl Rest for Sleeper {
 
     fn sleep(&self, shared: &Shared) -> Result<()> {
         let system = |errno: Errno| Error::System { operation: "wait for the card", source: errno.into() };
-        let speed = shared.net.speed();
-        let next = shared.idle_for().map_or(LONGEST_SLEEP, |idle| idle / speed);
+        let next = shared.idle_for().map_or(LONGEST_SLEEP, |idle| shared.net.of_card(idle));
         // A time that rounds to nothing is waited for, too.
         let next = next.clamp(Duration::from_micros(10), LONGEST_SLEEP);
         let timeout = Timespec::try_from(next).map_err(|_| system(Errno::INVAL))?;

@@ -143,6 +143,23 @@ fn unknown(n: u32) -> IpAddr {
 }
 
 #[test]
+fn a_slow_stack_waits_for_longer() {
+    let took = |slowness| {
+        let link = Still { step: Duration::from_millis(100), ..Still::default() };
+        let config = Config { slowness, neighbour_tries: 2, ..Config::default() };
+        let net = Net::over(Box::new(link.clone()), [2, 0, 0, 0, 0, 1], &[OWN], 1, config).unwrap();
+        let start = link.now();
+        net.resolve("10.0.0.9".parse().unwrap()).unwrap_err();
+        assert_eq!(*link.sent.lock().unwrap(), 2, "as many questions");
+        assert_eq!(net.of_card(Duration::from_millis(7)), slowness * Duration::from_millis(7));
+        link.now() - start
+    };
+    let (one, twenty) = (took(1), took(20));
+    assert!(one >= Duration::from_secs(1) && one < Duration::from_secs(3), "{one:?}");
+    assert!(twenty >= Duration::from_secs(20) && twenty < Duration::from_secs(30), "{twenty:?}");
+}
+
+#[test]
 fn requests_that_the_service_refuses_leave_nothing() {
     let card = Card::listening(0);
     for n in 1..=1000 {
