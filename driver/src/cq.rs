@@ -110,11 +110,11 @@ impl Rings {
 
     /// Entries that a poller at `consumer` has not taken.
     fn unpolled(&self, consumer: u32) -> u32 {
-        let mut at = consumer;
-        let mut count = 0u32;
-        for ring in &self.old {
+        let begins = self.old.iter().skip(1).map(|next| next.begin).chain([self.begin]);
+        let (mut at, mut count) = (consumer, 0u32);
+        for (ring, next) in self.old.iter().zip(begins) {
             count = count.saturating_add(ring.end.wrapping_sub(at));
-            at = self.place(ring.end);
+            at = next;
         }
         count.saturating_add(self.last.entries().written(at).wrapping_sub(at))
     }
@@ -464,7 +464,8 @@ impl CompletionQueue {
     }
 
     /// The same, as IBTA volume 1, 11.4.2.2, has it: completions that are in the queue at the call send no event, whether `poll` has taken them or not. So arm, then poll until
-    /// nothing is left, then sleep: who sleeps without that poll misses what came before the call. Of more than 63 that are there, the others may send one.
+    /// nothing is left, then sleep: a program that sleeps without that poll misses what came before the call. Of more than 63 that are there, the others may send one. Do not mix it with
+    /// [`request_notify`](Self::request_notify) without a poll in between: of two calls that meet in the card, the first one says what was seen.
     ///
     /// # Errors
     /// As [`request_notify`](Self::request_notify).
@@ -506,9 +507,9 @@ impl CompletionQueue {
 
     /// From now on an event that was [asked for](Self::request_notify) comes when `count` completions of the kind are there, or `period_us`
     /// microseconds after the first of them, whichever is first. So a program is woken less often, and no completion waits for longer than
-    /// the period and the card's sweep over its queues (a cycle a queue). What is there already when the event is asked for counts as if it came then: all
-    /// completions that `poll` has not taken; if the event is asked for with `solicited_only`, one, however many of them are. So who sees nothing, asks and
-    /// sleeps does not sleep for longer than the period while a completion is there.
+    /// the period and the card's sweep over its queues (a cycle a queue). What is there already when the event is asked for counts as if it came then, but for what
+    /// [`request_notify_of_next`](Self::request_notify_of_next) counts as seen: all completions that `poll` has not taken; if the event is asked for with
+    /// `solicited_only`, one, however many of them are. So a program that sees nothing, asks and sleeps does not sleep for longer than the period while a completion is there.
     ///
     /// A count of 0 or 1, or a period of 0, ends the moderation, as a new queue has none. It holds at once, also for an event that is asked for
     /// already. For interrupts of an event queue see [`Context::create_moderated_eq`].
@@ -520,7 +521,8 @@ impl CompletionQueue {
     }
 
     /// Gives it room for at least `entries` completions, more or fewer than before, whatever is posted and outstanding: no completion is lost, and all come in their
-    /// order. What it was armed for stays. The memory of before goes back when its completions have been polled.
+    /// order. What it was armed for stays. The memory of before goes back when its completions have been polled. Until then they count as seen, and no event that is asked for later comes
+    /// for them: poll before you sleep.
     ///
     /// # Errors
     /// `Attribute` for a size that the card does not have, or fewer entries than are to be polled; `Bus` when there is no memory for it, `Command` when the card refuses. The queue

@@ -32,8 +32,8 @@
 //!
 //! Of a CQ that is moderated ([`moderation`](super::moderation)) entries may wait: it tells when one more than `spare` of the kind that it is armed for have come since, or
 //! the period after the first of them is over. What is there already when it is armed counts as if it came then: after what the host had seen
-//! all entries, or one notable one, however many there are. A doorbell that arms it again counts anew, and does not put off the end
-//! of the period. New limits hold at once.
+//! all entries, or one notable one, however many there are. A doorbell that arms it again counts anew if there are such, and does not put off the end
+//! of the period; what waits already goes on waiting. New limits hold at once.
 //!
 //! What the host had seen is that of the first arm of those that wait together: the next one must not hide an entry that the first asked for. An arm that comes while an earlier
 //! one of its CQ is on offer counts from there too, and may tell of an entry that the host had seen.
@@ -46,7 +46,7 @@
 //! it must not go on; faults that have not left are forgotten with the life of their QP. Nothing is overwritten.
 //!
 //! Bad input: a completion for a CQ that does not exist is dropped with a pulse on `dropped`, as those that find no room. A
-//! consumer index ahead of the producer makes the CQ look full: it harms nobody else.
+//! consumer index ahead of the producer makes the CQ look full, and one that is ahead with what the host has seen tells at once: this harms no other CQ.
 
 use super::dma::{write_entry, EntryWrite, Order};
 use super::event::Report;
@@ -346,11 +346,12 @@ pub fn cq(
     m.drive(&row_after.next, looking.then(next, row.next) & !tells);
     m.drive(&row_after.solicited, looking.then(solicited, row.solicited) & !tells);
     m.drive(&row_after.broken, row.broken | overruns);
-    let rearms = looking & arms;
-    let waits_after = !tells & rearms.then(there, row.waits | wakes);
+    // An arm takes back none that waits: an earlier arm asked for it, or it is in the ring of before.
+    let anew = looking & arms & there;
+    let waits_after = !tells & (row.waits | anew | wakes);
     m.drive(&row_after.waits, waits_after);
     let waiting = next.then(news.trunc(16), lit(16, 1));
-    m.drive(&row_after.waiting, waits_after.repeat(16) & rearms.then(waiting, row.waiting + wakes.zext(16)));
+    m.drive(&row_after.waiting, waits_after.repeat(16) & anew.then(waiting, row.waiting + wakes.zext(16)));
     m.drive(&waits.enable, create.enable | (decide & (waits_after.ne(row.waits) | (looking & !arms & late))));
     m.drive(&waits.index, create.enable.then(create.index, held.cq));
     m.drive(&waits.entry, !create.enable & waits_after);

@@ -110,7 +110,9 @@ impl CqRing {
 
     /// Entries that the host has neither taken nor seen, and whether one of them wakes who waits for solicited ones.
     pub(super) fn unread(&self, seen: u8) -> (usize, bool) {
-        let news = self.unread.iter().skip(seen.into());
+        // More than there are: all count, as with other cards.
+        let seen = Some(usize::from(seen)).filter(|seen| *seen <= self.unread.len());
+        let news = self.unread.iter().skip(seen.unwrap_or(0));
         (news.clone().count(), news.clone().any(|wakes| *wakes))
     }
 }

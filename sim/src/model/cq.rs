@@ -90,17 +90,21 @@ impl Cq {
     }
 
     /// Asks for an event: `Next` wins over `Solicited` (IBTA 11.4.2.2). `there`: completions that the host has not taken, and whether one of them
-    /// is solicited or failed; they count as if they came now, the latter as one. Whether it tells at once.
+    /// is solicited or failed; they count as if they came now, the latter as one, and what waits already goes on waiting. Whether it tells at once.
     pub(super) fn arm(&mut self, now: Instant, solicited_only: bool, there: (usize, bool)) -> bool {
         self.armed = match (solicited_only, self.armed) {
             (true, Armed::No) => Armed::Solicited,
             (true, armed) => armed,
             (false, _) => Armed::Next,
         };
-        self.waiting = match self.armed {
+        let news = match self.armed {
             Armed::Next => there.0,
             _ => there.1.into(),
         };
+        // It takes back none that waits: an earlier call asked for it.
+        if news > 0 {
+            self.waiting = news;
+        }
         self.tells(now)
     }
 

@@ -74,7 +74,7 @@ crate::table::layout! {
     ARM_SOLICITED arm_solicited: bool @ 25, 1, WO, "IBTA 11.4.2.2";
     /// With an arm: entries after the consumer that the host has seen, and wants no event for. It may have seen more than 63.
     SEEN seen: u8 @ 26, 6, WO, "IBTA 11.4.2.2";
-    /// Entries taken since the queue was created, modulo 2^32.
+    /// Entries taken since the queue was created, or got its ring by `RESIZE_CQ`, modulo 2^32.
     CONSUMER consumer: u32 @ 32, 32, WO;
 }
 
