@@ -447,9 +447,7 @@ static void moderation(struct side *s)
 		}
 		before = seconds();
 		meet(s);
-		for (int i = 0; i < rounds[round]; i++, id++) {
-			if (s->server)
-				continue;
+		for (int i = 0; !s->server && i < rounds[round]; i++, id++) {
 			wr = request(id, IBV_WR_SEND, NULL, 0);
 			post(qp, &wr);
 			wc = one(cq);
