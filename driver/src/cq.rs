@@ -451,7 +451,7 @@ impl CompletionQueue {
     }
 
     /// Asks for one event for the next completion, or, with `solicited_only`, for the next one that is solicited or failed: at once
-    /// if there is one that `poll` has not taken, unless the queue is [moderated](Self::moderate). So who sees nothing, arms and sleeps until the event misses nothing. Asked for
+    /// if there is one that `poll` has not taken, unless the queue is [moderated](Self::moderate). So a program that sees nothing, arms and sleeps until the event misses nothing. Asked for
     /// any completion already, the card stays at that. The event goes to the queue it was made with.
     ///
     /// # Errors
@@ -594,7 +594,7 @@ impl CompletionQueue {
             self.entries = next.map_or(&rings.last, |next| &next.ring).entries().clone();
             drop(left);
         }
-        // Under the lock: who looks at the rings finds the poller in the first of them.
+        // Under the lock: another thread that looks at the rings finds the poller in the first of them.
         self.cq.attachments.taken(self.consumer);
         drop(rings);
         self.followed.settle(&self.cq.attachments, self.consumer);

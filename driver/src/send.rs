@@ -91,7 +91,7 @@ pub enum SendOp {
         /// What is added, modulo 2^64.
         add: u64,
     },
-    /// Invalidates a key of this side: that of a window of type 2B which this queue pair has bound (IBTA 10.6.7.2.5). What is posted behind it
+    /// Invalidates a key of this side: that of a window of type 2B which this queue pair has bound (IBTA 10.6.7.2.5). What is posted after it
     /// finds that done. Peers' READs that are being answered then end with a remote access error.
     LocalInv {
         /// The key.

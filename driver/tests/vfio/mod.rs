@@ -211,7 +211,7 @@ fn the_limit_of_locked_memory_is_named() {
 
 const GIB: usize = 1 << 30;
 
-/// Addresses of this process that no memory is behind: `len` bytes that begin `within` a page of 1 GiB.
+/// Addresses of this process without memory: `len` bytes that begin `within` a page of 1 GiB.
 fn reserved(len: usize, within: usize) -> HostMemory {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
     // SAFETY: the kernel chooses the place.

@@ -15,7 +15,7 @@
 //! again until the writer says that nothing waits. A change of the limits is asked about once, `changing` until the writer has taken it.
 //!
 //! Time counts in microseconds, of which one has begun already: a CQ is looked at when its period is over, at most a microsecond before,
-//! and at most a sweep (`cqs` cycles) and three cycles for each other CQ that is late behind that. Where the writer cannot write for
+//! and at most a sweep (`cqs` cycles) and three cycles for each other CQ that is late after that. Where the writer cannot write for
 //! 65 ms, it may be as much later.
 //!
 //! What the writer says of a CQ takes one that is late off the offer, a cycle after the writer has changed its row. Until then the row

@@ -59,7 +59,7 @@ pub(super) struct CqRing {
     pub(super) page: u16,
     /// Where its events go; 0: nowhere, and it cannot be armed.
     pub(super) eqn: u8,
-    /// Of each entry that the host has not taken: whether it wakes who waits for solicited ones (IBTA 11.4.2.2).
+    /// Of each entry that the host has not taken: whether it wakes a program that waits for solicited ones (IBTA 11.4.2.2).
     unread: VecDeque<bool>,
 }
 
@@ -108,7 +108,7 @@ impl CqRing {
         Some(taken)
     }
 
-    /// Entries that the host has neither taken nor seen, and whether one of them wakes who waits for solicited ones.
+    /// Entries that the host has neither taken nor seen, and whether one of them wakes a program that waits for solicited ones.
     pub(super) fn unread(&self, seen: u8) -> (usize, bool) {
         // More than there are: all count, as with other cards.
         let seen = Some(usize::from(seen)).filter(|seen| *seen <= self.unread.len());

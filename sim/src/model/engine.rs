@@ -409,7 +409,7 @@ impl Engine {
         self.arm_cq_behind(cq, solicited_only, (0, false))
     }
 
-    /// The same for a queue that is a ring of its host's, who has neither taken nor seen so many completions, one of which may be solicited or failed.
+    /// The same for a queue that is a ring of its host's. The host has neither taken nor seen so many completions, of which one may be solicited or failed.
     ///
     /// # Errors
     /// `Unknown`.

@@ -212,7 +212,7 @@ impl Keys {
     }
 
     /// Binds a window by WQE (IBTA 10.6.7.2, 11.2.9.1): the window must be of the bind's type and free to be bound, the region must
-    /// allow it, and whoever may write by it must be able to write the region. What it gave before, it gives no more.
+    /// allow it, and a peer that may write by it must be able to write the region. What it gave before, it gives no more.
     pub(super) fn bind(&mut self, pd: u32, qpn: u32, bind: &Bind) -> Result<(), LocalCause> {
         let (_, window) = self.objects.get(&index(bind.key)).ok_or(LocalCause::KeyIndex)?;
         let nothing = bind.len == 0;

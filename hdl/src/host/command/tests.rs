@@ -571,7 +571,7 @@ fn a_completion_queue_gets_another_ring_from_its_owner_and_stays_what_it_is() {
         bad(&|c| c.rsvd0 = 1, Status::BadReserved, Attribute::None);
         bad(&|c| c.rsvd5 = 1, Status::BadReserved, Attribute::None);
         bad(&|c| c.flags = 1, Status::BadReserved, Attribute::Flags);
-        // Who uses it is known still.
+        // Its users are still counted.
         bench.refused(&simple(Op::DestroyCq, 3), Status::Busy, Attribute::Object);
         bench.ok(&simple(Op::DestroyCq, 2));
         bench.ok(&simple(Op::DestroyQp, 5));
