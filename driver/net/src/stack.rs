@@ -457,7 +457,7 @@ impl Net {
             let mut asked = false;
             let found = self.wait(limit, |stack| {
                 let now = stack.now();
-                let known = stack.device.neighbours.lookup(hop, now);
+                let known = stack.device.neighbours.lookup(hop, now, stack.config.slowness);
                 if known.is_none() && !asked {
                     asked = stack.ask(own, hop)?;
                 }
@@ -500,7 +500,7 @@ impl Net {
         }
         let (near, hop) = stack.hop("resolve", ip)?;
         let now = stack.now();
-        let known = stack.device.neighbours.lookup(hop, now);
+        let known = stack.device.neighbours.lookup(hop, now, stack.config.slowness);
         if known.is_none() {
             let pause = stack.config.neighbour_timeout;
             if stack.questions.may_ask(hop, now, pause) && stack.ask(near, hop)? {

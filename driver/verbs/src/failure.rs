@@ -156,7 +156,6 @@ fn name(errno: Errno) -> String {
         (Errno::ACCESS, "EACCES"),
         (Errno::NAMETOOLONG, "ENAMETOOLONG"),
         (Errno::NOMEM, "ENOMEM"),
-        (Errno::ACCESS, "EACCES"),
         (Errno::FAULT, "EFAULT"),
         (Errno::BUSY, "EBUSY"),
         (Errno::NODEV, "ENODEV"),

@@ -316,18 +316,18 @@ impl Neighbours {
     /// # Errors
     /// `EBUSY` if the program has it already; those of `make`.
     pub fn lend<T>(&self, make: impl FnOnce() -> Result<T>) -> Result<T> {
-        // Threads that ask for a neighbour have it until they are answered, or their time is over.
-        let mut stack = self.alone();
-        if self.kept.load(Ordering::Relaxed) && self.tap.is_none() {
-            let why = "the connection manager of this process has the card's raw Ethernet queue pair";
-            return Err(Failure::new(Errno::BUSY, why));
-        }
         if let Some(tap) = &self.tap {
             let why = format!(
                 "{} has the card's raw Ethernet queue pair; run the program without --tap",
                 tap.interface.name
             );
             return Err(Failure::text(Errno::BUSY, why));
+        }
+        // Threads that ask for a neighbour have it until they are answered, or their time is over.
+        let mut stack = self.alone();
+        if self.kept.load(Ordering::Relaxed) {
+            let why = "the connection manager of this process has the card's raw Ethernet queue pair";
+            return Err(Failure::new(Errno::BUSY, why));
         }
         if matches!(*stack, Stack::Lent) {
             let why = "the card has one raw Ethernet queue pair, and the program has made it already";

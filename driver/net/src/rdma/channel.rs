@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::event::{eventfd, EventfdFlags};
 use rustix::io::{preadv2, read, write, Errno, ReadWriteFlags};
 
 use super::event::Event;
@@ -119,18 +119,10 @@ impl Channel {
         if !queue.is_empty() {
             return;
         }
-        // The program, or its child after a fork, may have read the counter: a read that waits would then hold this lock, and with it the service.
+        // Another thread, the program, or its child after a fork, may have read the counter: a read that waits would then hold this lock, and with it
+        // the service. Before Linux 5.8 the kernel does not know this for such files: then the counter stays, and wakes one that waits for nothing.
         let mut counter = [0; 8];
-        match preadv2(self, &mut [IoSliceMut::new(&mut counter)], u64::MAX, ReadWriteFlags::NOWAIT) {
-            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
-            // A kernel that does not know it for such files.
-            Err(_) => {
-                let mut file = [PollFd::new(self, PollFlags::IN)];
-                if matches!(poll(&mut file, Some(&Timespec::default())), Ok(1..)) {
-                    let _ = read(self, &mut counter);
-                }
-            }
-        }
+        let _ = preadv2(self, &mut [IoSliceMut::new(&mut counter)], u64::MAX, ReadWriteFlags::NOWAIT);
     }
 }
 
