@@ -3,16 +3,30 @@
 
 use std::io::Error;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::{read, Errno};
-use rustix::time::{clock_gettime, ClockId};
 
-/// The system's monotonic clock. Nothing is kept of it, so no thread waits for another one here, which a forked child would not have.
+/// The system's monotonic clock, from its first use on. No thread waits for another one here: a forked child would not have that one.
 pub(crate) fn monotonic() -> Duration {
-    let now = clock_gettime(ClockId::Monotonic);
-    Duration::try_from(now).unwrap_or_default()
+    static START: AtomicPtr<Instant> = AtomicPtr::new(ptr::null_mut());
+    let mut start = START.load(Ordering::Acquire);
+    if start.is_null() {
+        let own = Box::into_raw(Box::new(Instant::now()));
+        start = match START.compare_exchange(ptr::null_mut(), own, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => own,
+            Err(other) => {
+                // SAFETY: it was made just now, and nothing else has it.
+                drop(unsafe { Box::from_raw(own) });
+                other
+            }
+        };
+    }
+    // SAFETY: what is kept there is never freed.
+    unsafe { *start }.elapsed()
 }
 
 /// Waits until `file` can be read, or `timeout` is over. Whether it can; a signal may end the wait early.
