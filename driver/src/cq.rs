@@ -203,7 +203,7 @@ pub struct CompletionQueue {
     /// The ring that is polled.
     entries: Entries<{ cqe::WORDS }>,
     consumer: u32,
-    /// When the consumer gets there, the card is told; or, in an old ring, the next ring is polled.
+    /// When the consumer gets there, a doorbell follows; or, in an old ring, the next ring is polled.
     tell_at: u32,
     /// The ring is an old one, which ends there.
     is_old: bool,

@@ -313,7 +313,7 @@ fn the_stack_answers_for_its_own_addresses_only_and_hears_answers_to_its_questio
     let way = net.try_address_vector(other.into()).unwrap().unwrap();
     assert_eq!((way.src_ip, way.dst_mac), (SHARED.into(), PEER_MAC));
     assert_eq!(tap.taken().len(), 1);
-    // An address that the kernel loses is nobody's, and one that it gets is the kernel's.
+    // An address that the kernel loses has no owner, and one that it gets is the kernel's.
     net.set_addresses(&[ALONE.into(), [10, 8, 0, 1].into()]).unwrap();
     bridged.set_alone(vec![[10, 8, 0, 1].into()]);
     link.comes(arp(ArpOperation::Request, ALONE));

@@ -340,6 +340,19 @@ pub unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_a
     pointer("ibv_create_qp", Qp::create(unsafe { Pd::of(pd) }, unsafe { &mut *attr }, false))
 }
 
+/// The members that `ibv_qp_init_attr` has, too.
+pub fn plain(attr: &ibv_qp_init_attr_ex) -> ibv_qp_init_attr {
+    ibv_qp_init_attr {
+        qp_context: attr.qp_context,
+        send_cq: attr.send_cq,
+        recv_cq: attr.recv_cq,
+        srq: attr.srq,
+        cap: attr.cap,
+        qp_type: attr.qp_type,
+        sq_sig_all: attr.sq_sig_all,
+    }
+}
+
 /// Members of `ibv_qp_init_attr_ex` that this library knows.
 const MASK: u32 = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 
@@ -363,15 +376,7 @@ fn create_ex(attr: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp> {
     if extended {
         qp_ex::check_ops(attr.send_ops_flags, service(attr.qp_type)?)?;
     }
-    let mut plain = ibv_qp_init_attr {
-        qp_context: attr.qp_context,
-        send_cq: attr.send_cq,
-        recv_cq: attr.recv_cq,
-        srq: attr.srq,
-        cap: attr.cap,
-        qp_type: attr.qp_type,
-        sq_sig_all: attr.sq_sig_all,
-    };
+    let mut plain = plain(attr);
     // SAFETY: the program gives a domain that lives.
     let qp = Qp::create(unsafe { Pd::of(attr.pd) }, &mut plain, extended)?;
     attr.cap = plain.cap;

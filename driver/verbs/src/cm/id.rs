@@ -59,7 +59,7 @@ pub(super) struct Own {
     pub(super) made: Made,
     /// It has ended: no event of `rdma_disconnect` comes.
     pub(super) ended: bool,
-    /// The program has heard that its queue pair did not come up: no other end of the connection is told.
+    /// The program has heard that its queue pair did not come up: it hears of no other end of the connection.
     pub(super) connect_error: bool,
 }
 

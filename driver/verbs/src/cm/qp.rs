@@ -309,15 +309,7 @@ pub unsafe extern "C" fn ferrowire_rdma_create_qp(
 /// The objects in the attributes live.
 unsafe fn create_ex(id: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result<()> {
     let given = attr.comp_mask & IBV_QP_INIT_ATTR_PD != 0;
-    let mut plain = ibv_qp_init_attr {
-        qp_context: attr.qp_context,
-        send_cq: attr.send_cq,
-        recv_cq: attr.recv_cq,
-        srq: attr.srq,
-        cap: attr.cap,
-        qp_type: attr.qp_type,
-        sq_sig_all: attr.sq_sig_all,
-    };
+    let mut plain = crate::qp::plain(attr);
     let (pd, made) = prepare(id, if given { attr.pd } else { ptr::null_mut() }, &mut plain)?;
     // Programs of older headers have fewer members: no copy of the whole.
     let before = (attr.send_cq, attr.recv_cq, attr.srq, attr.pd, attr.comp_mask);
