@@ -21,7 +21,7 @@
 //! is written afterwards (the completion of the command that took a QP to RESET) comes behind.
 //!
 //! The phase is the inverse of the wrap count's low bit, so that the first pass over a zeroed queue writes ones.
-//! Creating a CQ sets both its indices to zero, and it is not armed.
+//! Creating a CQ sets both its indices to zero, and it is not armed. So does its end, and an arm of a former life asks for nothing, wherever it waits.
 //!
 //! An armed CQ tells of its next entry, or of its next notable one: solicited, or failed (IBTA volume 1, 11.4.2.2). A doorbell that
 //! arms makes the CQ be looked at, in turns with completions, by the block that owns the producer: there is no time between the
@@ -205,7 +205,11 @@ pub fn cq(
         &create.enable.then(lit(1, 0), !was_answered),
     );
     let created = m.delay("created", &Forget { valid: create.enable, row: create.index });
-    let armed = gather(&m.label("arming"), cfg.cqs, arms, created);
+    let armed = gather(&m.label("arming"), cfg.cqs, arms, created.clone());
+    // The line forgets with a CQ's life, but not what is on offer: this asks for nothing any more.
+    let stale = m.reg("stale", 1).reset(0);
+    let expires = created.valid & armed.valid & armed.row.eq(created.row);
+    m.set(&stale, (stale | expires) & !armed.fire());
     // A CQ that moderation asks for: before the others, for each such look uses an arming up or has cost a command.
     let waits =
         m.wire_of("waits", &TableWrite { enable: bits(1), index: bits(cfg.cq_bits()), entry: bits(1) });
@@ -222,7 +226,8 @@ pub fn cq(
     // One is taken in the cycle of a decision that waits for nothing, so that nobody waits for the write channel in that cycle.
     let sure = m.wire("sure", 1);
     completion.accept((!deciding | sure) & !(looks_valid & looks_next));
-    let may_look = !deciding & !create.enable & (looks_next | !completion.valid);
+    // Not in the two cycles of a creation: then it is found out whether what is on offer is of the former life.
+    let may_look = !deciding & !create.enable & !created.valid & (looks_next | !completion.valid);
     moderated.looks.accept(may_look);
     armed.accept(may_look & !moderated.looks.valid);
     let looks = looks_valid & may_look;
@@ -244,11 +249,13 @@ pub fn cq(
     });
     m.when(looks, |m| {
         m.set(&held.cq, looked_row);
-        m.set(&arming, armed.flags & !moderated.looks.valid.repeat(ASKS));
+        m.set(&arming, armed.flags & !(moderated.looks.valid | stale).repeat(ASKS));
         m.set(&late, moderated.looks.valid & moderated.looks.flags);
         m.set(&looking, 1);
         m.set(&looks_next, 0);
     });
+    // Nor does an arm that is held ask the new CQ for anything. No look is taken in this cycle.
+    m.when(create.enable & create.index.eq(held.cq), |m| m.set(&arming, 0));
     // What is held is looked at anew each cycle: consumers go on, and a CQ may be created meanwhile.
     let starts = completion.fire() | looks;
     let read = starts | deciding;

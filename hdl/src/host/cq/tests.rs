@@ -1057,3 +1057,59 @@ fn an_arm_does_not_hide_what_an_earlier_one_asked_for() {
         assert_eq!(bench.sinks[1].values("row"), told, "after arms of {others:?}");
     }
 }
+
+#[test]
+fn what_an_arm_asked_for_ends_with_the_life_of_its_queue() {
+    // Entries of another queue that wait for the write channel, and arms of others before it: the arm's look has been taken, it is on offer, or it is in line.
+    let places = [(1, vec![]), (2, vec![]), (2, vec![5])];
+    for (beat_bytes, (entries, others)) in [8, 64].into_iter().flat_map(|b| places.clone().map(|p| (b, p))) {
+        // Cycles from the doorbell to DESTROY_CQ, and from there to CREATE_CQ; whether the new queue is armed too.
+        for (turn, until) in (0..60).enumerate() {
+            let (gap, arms_anew) = ([0, 12, 13, 20][turn % 4], turn % 8 < 4);
+            let case =
+                format!("{beat_bytes} bytes, {entries} entries, {others:?}, {until}, {gap}, {arms_anew}");
+            let mut bench = bench(beat_bytes);
+            let mut random = Random::new(22);
+            (3..6).for_each(|cq| bench.create(cq, 0x1_0000 * cq, 4));
+            let steps = |bench: &mut Bench, random: &mut Random, cycles: u32| {
+                for _ in 0..cycles {
+                    let Bench { sim, sources, sinks, .. } = bench;
+                    crate::testing::step(sim, sources, sinks, random, 0.0);
+                }
+            };
+            let arm = |bench: &mut Bench, cq: u128| {
+                bench.sources[1].push_values(&[("cq", cq), ("arm_next", 1)]);
+            };
+            bench.sinks[0].stall = Some(1.0);
+            (0..entries).for_each(|i| bench.complete(4, i));
+            steps(&mut bench, &mut random, 20);
+            others.iter().for_each(|cq| arm(&mut bench, *cq));
+            arm(&mut bench, 3);
+            while bench.sources[1].left() > 0 {
+                steps(&mut bench, &mut random, 1);
+            }
+            steps(&mut bench, &mut random, until / 4);
+            // Without a gap the queue is made anew at once, as after RESET_ALL.
+            if gap > 0 {
+                bench.sim.set("create_enable", 1);
+                for (port, value) in [("index", 3), ("entry_valid", 0)] {
+                    bench.sim.set(&format!("create_{port}"), value);
+                }
+                bench.moderate(3, 0, 0);
+                bench.sim.set("create_enable", 0);
+                steps(&mut bench, &mut random, gap);
+            }
+            bench.create(3, 0x3_0000, 4);
+            if arms_anew {
+                arm(&mut bench, 3);
+                steps(&mut bench, &mut random, 10);
+            }
+            bench.complete(3, 7);
+            bench.sinks[0].stall = Some(0.0);
+            steps(&mut bench, &mut random, 100);
+            assert_eq!(bench.sinks[0].frames_seen(), entries as usize + 1, "{case}");
+            let told = if arms_anew { vec![3] } else { vec![] };
+            assert_eq!(bench.sinks[1].values("row"), told, "{case}");
+        }
+    }
+}
