@@ -1344,7 +1344,7 @@
 #define FW_CREATE_CQ_DOORBELL_PAGE_WIDTH 16u
 #define FW_CREATE_CQ_DOORBELL_PAGE_MASK 0xffffull
 
-/* `MODIFY_CQ`: an armed queue tells when `count` entries of the kind that it is armed for are there, or `period_us` after the first of them, whichever is first. Count 0 or 1, or period 0: at once, as after `CREATE_CQ`. */
+/* `MODIFY_CQ`: an armed queue tells when `count` entries of the kind that it is armed for are there, or `period_us` after the first of them, whichever is first. Count 0 or 1, or period 0: at once, as after `CREATE_CQ`. The event of a period that was over before the command may come after it. */
 #define FW_MODIFY_CQ_BYTES 64u
 #define FW_MODIFY_CQ_OPCODE_BYTE 0u
 #define FW_MODIFY_CQ_OPCODE_SIZE 1u

@@ -13,6 +13,7 @@
 //! The [completion writer](super::cq) says when the first entry of an armed CQ begins to wait, and when none waits any more. A mark
 //! holds the microsecond of the first; a sweep looks at one CQ a cycle, and asks the writer to look at one whose period is over. It asks
 //! again until the writer says that nothing waits. A change of the limits is asked about once, `changing` until the writer has taken it.
+//! A CQ that is late and on offer when its limits change stays on offer: its event was due before.
 //!
 //! Time counts in microseconds, of which one has begun already: a CQ is looked at when its period is over, at most a microsecond before,
 //! and at most a sweep (`cqs` cycles) and three cycles for each other CQ that is late after that. Where the writer cannot write for

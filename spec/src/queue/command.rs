@@ -184,7 +184,8 @@ crate::table::layout! {
 
 crate::table::layout! {
     /// `MODIFY_CQ`: an armed queue tells when `count` entries of the kind that it is armed for are there, or `period_us` after the first of
-    /// them, whichever is first. Count 0 or 1, or period 0: at once, as after `CREATE_CQ`.
+    /// them, whichever is first. Count 0 or 1, or period 0: at once, as after `CREATE_CQ`. The event of a period that was over before the
+    /// command may come after it.
     mod modify_cq;
     struct ModifyCq, "modify_cq", Little, 64 bytes, "host interface";
     /// One of [`super::CommandOpcode`].

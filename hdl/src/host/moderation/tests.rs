@@ -171,6 +171,63 @@ fn one_that_is_late_stays_on_offer_until_nothing_waits() {
 }
 
 #[test]
+fn a_period_that_is_over_when_new_limits_come_stays_over_and_the_next_one_is_the_new() {
+    for beat_bytes in [8, 64] {
+        let mut bench = bench(beat_bytes, 4_000);
+        let cqs = u64::from(bench.cfg.cqs);
+        let ready = |bench: &mut Bench, ready: u64| bench.sim.set("looks_ready", ready);
+        bench.limit(3, 10);
+        bench.tick();
+        ready(&mut bench, 1);
+        bench.tick();
+        ready(&mut bench, 0);
+        bench.waits(3, true);
+        (0..40 + cqs + 4).for_each(|_| bench.tick());
+        assert_eq!(bench.sim.get("looks_flags"), 1);
+        // It is on offer when a longer period comes. The writer looks at the new limits, and then at the time that was over before.
+        bench.limit(3, 500);
+        bench.tick();
+        ready(&mut bench, 1);
+        assert_eq!(bench.taken(), Some((3, false)));
+        bench.tick();
+        assert_eq!(bench.taken(), Some((3, true)));
+        bench.tick();
+        // It has told. What begins to wait now has the new period, as has what goes on waiting.
+        bench.waits(3, false);
+        bench.tick();
+        bench.waits(3, true);
+        let since = bench.cycle;
+        bench.tick();
+        let late = (0..5000).find_map(|_| {
+            let taken = bench.taken();
+            bench.tick();
+            taken.map(|taken| (taken, bench.cycle - since))
+        });
+        let (taken, after) = late.unwrap();
+        assert_eq!(taken, (3, true));
+        assert!((499 * 4..=500 * 4 + cqs + 4).contains(&after), "after {after} cycles");
+        // One that has not been found late before the limits change.
+        bench.waits(3, false);
+        bench.tick();
+        bench.waits(3, true);
+        let since = bench.cycle;
+        (0..499 * 4 - 8).for_each(|_| {
+            bench.tick();
+            assert_eq!(bench.taken(), None);
+        });
+        bench.limit(3, 700);
+        bench.tick();
+        assert_eq!(bench.taken(), Some((3, false)));
+        bench.tick();
+        while bench.taken().is_none() {
+            bench.tick();
+        }
+        let after = bench.cycle - since;
+        assert!((699 * 4..=700 * 4 + cqs + 4).contains(&after), "after {after} cycles");
+    }
+}
+
+#[test]
 fn reset_takes_every_mark_back() {
     let mut bench = bench(8, 4_000);
     for cq in 0..bench.cfg.cqs as usize {
