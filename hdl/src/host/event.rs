@@ -215,7 +215,11 @@ pub fn event(
     let back = Stream::new(m, "back", state.is(State::Back), held.clone());
     let flagged = arbiter(&m.label("flagged"), &|_: &Flagged| lit(1, 1), vec![notices, back.clone()]);
     let forget = Forget { valid: cqs.enable, row: cqs.index };
-    let told = gather(&m.label("notices"), cfg.cqs, flagged, forget);
+    let told = gather(&m.label("notices"), cfg.cqs, flagged, forget.clone());
+    // The line forgets, but not what is on offer.
+    let stale = m.reg("stale", 1).reset(0);
+    let expires = forget.valid & told.valid & told.row.eq(forget.row);
+    m.set(&stale, (stale | expires) & !told.fire());
     let report = arbiter(&m.label("reports"), &|_: &Report| lit(1, 1), reports);
     let report = breath(&m.label("report"), cfg.unhurried(), report);
     let reported = report.valid & lit(1, cfg.unhurried());
@@ -242,10 +246,10 @@ pub fn event(
     // Its event queue.
     let Asks { valid: lives, eqn: own } = eqns.read(m, told.fire(), told.row, Collision::New);
     let of_entry = held.flags.bit(0);
-    // The CQ's life has ended since it was taken.
+    // The CQ's life has ended since it was on offer.
     let ended = m.reg("ended", 1).no_reset();
     let ends = cqs.enable & cqs.index.eq(held.row);
-    m.when(told.fire(), |m| m.set(&ended, 0)).otherwise_when(ends, |m| m.set(&ended, 1));
+    m.when(told.fire(), |m| m.set(&ended, stale | expires)).otherwise_when(ends, |m| m.set(&ended, 1));
     let look = state.is(State::Look);
     let to_reports = !of_cq | (own.eq(0) & !of_entry);
     let target = to_reports.then(reports_to, own);

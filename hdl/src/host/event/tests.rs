@@ -371,6 +371,40 @@ fn behind_the_removal_of_a_cq_nothing_is_written_about_it() {
 }
 
 #[test]
+fn what_is_told_of_a_cq_ends_with_its_life_whatever_queue_the_next_one_has() {
+    for beat_bytes in [8, 64] {
+        // Other CQs before it: its notice is taken, on offer, or in line; cycles until its life ends, and from there to the next one.
+        for (others, until, gap) in
+            (0..3).flat_map(|o| (0..12).flat_map(move |u| [0, 12, 13].map(|gap| (o, u, gap))))
+        {
+            let mut bench = bench(beat_bytes, 0.0, 50);
+            (1..4).for_each(|eqn| bench.eq(eqn, 6, eqn == 1));
+            (4..7).for_each(|cq| bench.cq(cq, 2));
+            bench.sinks[0].stall = Some(1.0);
+            // Reports fill the write channel, and one waits for it.
+            (0..4).for_each(|_| bench.report(REPORT, EventKind::PortDown, 0, 0));
+            bench.settle(40);
+            (0..others).for_each(|i| bench.notice(5 + i, 1));
+            bench.notice(4, 1);
+            bench.settle(until);
+            while bench.sources[NOTICE].left() > 0 {
+                bench.step();
+            }
+            if gap > 0 {
+                bench.pulse("cqs", 4, &[("valid", 0), ("eqn", 0)]);
+                bench.settle(gap);
+            }
+            bench.cq(4, 3);
+            bench.sinks[0].stall = Some(0.0);
+            bench.settle(100);
+            let case = format!("{beat_bytes} bytes, {others} before, {until}, {gap}");
+            assert_eq!(bench.entries(3), [], "{case}");
+            assert_eq!((bench.entries(1).len(), bench.entries(2).len() as u64), (4, others), "{case}");
+        }
+    }
+}
+
+#[test]
 fn behind_the_removal_of_a_queue_nothing_is_written_into_it() {
     for stall in [0.0, 0.7] {
         let mut bench = bench(8, stall, 46);
