@@ -423,3 +423,23 @@ fn the_stack_goes_on_without_an_interface_that_is_gone() {
     assert_eq!(bridge.receive(&mut [0; 2048]).unwrap(), None);
     assert!(bridged.is_gone());
 }
+
+#[test]
+fn the_source_has_the_scope_of_the_peer() {
+    let (_link, _tap, net, _bridged) = stack(16);
+    let ip = |text: &str| text.parse::<std::net::IpAddr>().unwrap();
+    // The link-local one of IPv4 has more bits in common with 169.253.0.1.
+    let own = ["fe80::1", "2001:db8::1", "169.254.0.1", "10.8.0.1"].map(ip);
+    net.set_addresses(&own).unwrap();
+    for (peer, source) in [
+        ("fd00::2", "2001:db8::1"),
+        ("fe80::2", "fe80::1"),
+        ("169.254.7.7", "169.254.0.1"),
+        ("169.253.0.1", "10.8.0.1"),
+    ] {
+        assert_eq!(net.source(ip(peer)).unwrap(), ip(source), "{peer}");
+    }
+    // One of another scope is better than none.
+    net.set_addresses(&own[2..3]).unwrap();
+    assert_eq!(net.source(ip("169.253.0.1")).unwrap(), own[2]);
+}

@@ -199,6 +199,29 @@ fn distance(a: IpAddr, b: IpAddr) -> u32 {
     u128::BITS - (bits(a) ^ bits(b)).leading_zeros()
 }
 
+/// The scope of an address of one interface (RFC 6724, 3.1 and 3.2), as that of multicast addresses is numbered (RFC 4291, 2.7).
+fn scope(ip: IpAddr) -> u8 {
+    const LINK: u8 = 2;
+    const SITE: u8 = 5;
+    const GLOBAL: u8 = 14;
+    match ip {
+        IpAddr::V4(ip) if ip.is_link_local() || ip.is_loopback() => LINK,
+        IpAddr::V6(ip) if ip.is_multicast() => ip.octets()[1] & 0xf,
+        IpAddr::V6(ip) if ip.is_unicast_link_local() || ip.is_loopback() => LINK,
+        // fec0::/10
+        IpAddr::V6(ip) if ip.segments()[0] & 0xffc0 == 0xfec0 => SITE,
+        _ => GLOBAL,
+    }
+}
+
+/// How badly the scope of an own address suits that of a peer's, smallest first (RFC 6724, 5, rule 2): the smallest that reaches the peer, or else the largest.
+fn misfit(own: u8, peer: u8) -> (bool, u8) {
+    match own >= peer {
+        true => (false, own),
+        false => (true, u8::MAX - own),
+    }
+}
+
 /// Those that a stack can have.
 fn single(ip: &IpAddr) -> bool {
     !ip.is_multicast() && !ip.is_unspecified() && *ip != IpAddr::V4(Ipv4Addr::BROADCAST)
@@ -246,11 +269,11 @@ impl Stack {
     /// An own address from which `ip` is reached, and who is asked for the way there.
     fn hop(&self, operation: &'static str, ip: IpAddr) -> Result<(IpAddr, IpAddr)> {
         let family = |own: &&IpAddr| own.is_ipv6() == ip.is_ipv6();
-        // Of several, the one with the longest prefix in common (RFC 6724, 5, rule 8); of equals the first.
+        // Of several, the one of the appropriate scope (RFC 6724, 5, rule 2), then with the longest prefix in common (rule 8); of equals the first.
         let near = |to: IpAddr| {
             let on_link = |own: &&IpAddr| cidr(**own, &self.config).contains_addr(&to.into());
             let own = self.device.own.iter().filter(family).filter(on_link);
-            own.min_by_key(|own| distance(**own, to)).copied()
+            own.min_by_key(|own| (misfit(scope(**own), scope(ip)), distance(**own, to))).copied()
         };
         self.device.own.iter().find(family).ok_or(Error::NoAddress { operation, peer: ip })?;
         if let Some(own) = near(ip) {
