@@ -75,6 +75,8 @@ pub struct VfioBus {
     config: u64,
     /// Its configuration space tells how far its clock is.
     simulated: bool,
+    /// The same says that it is emulated.
+    engine: bool,
     vectors: u32,
     device: OwnedFd,
     domain: Domain,
@@ -136,6 +138,7 @@ impl VfioBus {
             bar,
             config,
             simulated: false,
+            engine: false,
             vectors,
             device,
             domain,
@@ -149,7 +152,8 @@ impl VfioBus {
             move |source| VfioError::Os { operation, address, source }
         };
         if space.size >= simulation::AT + simulation::BYTES as u64 {
-            bus.simulated = bus.cycles().map_err(os("look for a simulation's clock"))?.is_some();
+            let found = bus.simulation().map_err(os("look for a simulation's clock"))?;
+            (bus.simulated, bus.engine) = (found.is_some(), found.is_some_and(|(_, engine)| engine));
         }
         bus.command(MEMORY_AND_MASTER, 0).map_err(os("turn on bus mastering"))?;
         Ok(bus)
@@ -169,9 +173,9 @@ impl VfioBus {
         self.kernel.write_at(file, at, &word.to_le_bytes())
     }
 
-    /// How far the card's clock is, if it is simulated: it may be, in a virtual machine.
-    fn cycles(&self) -> Result<Option<u64>, Error> {
-        let read = || -> Result<Option<u64>, Error> {
+    /// How far the card's clock is, and whether the card is emulated, if it is simulated: it may be, in a virtual machine.
+    fn simulation(&self) -> Result<Option<(u64, bool)>, Error> {
+        let read = || -> Result<Option<(u64, bool)>, Error> {
             let mut bytes = [0; simulation::BYTES];
             self.kernel.read_at(self.device.as_fd(), self.config + simulation::AT, &mut bytes)?;
             Ok(simulation::parse(&bytes))
@@ -179,7 +183,7 @@ impl VfioBus {
         loop {
             // The kernel reads four bytes at a time, between which the upper ones may change.
             match (read()?, read()?) {
-                (Some(before), Some(now)) if before >> 32 != now >> 32 => {}
+                (Some((before, _)), Some((now, _))) if before >> 32 != now >> 32 => {}
                 (_, now) => return Ok(now),
             }
         }
@@ -377,10 +381,15 @@ impl Bus for VfioBus {
     }
 
     fn card_cycles(&mut self) -> Result<Option<u64>, BusError> {
-        match self.simulated {
-            true => self.cycles().map_err(|e| os("read the simulation's clock", e)),
-            false => Ok(None),
+        if !self.simulated {
+            return Ok(None);
         }
+        let now = self.simulation().map_err(|e| os("read the simulation's clock", e))?;
+        Ok(now.map(|(cycles, _)| cycles))
+    }
+
+    fn is_engine(&self) -> bool {
+        self.engine
     }
 
     fn interrupt(&mut self, vector: u16) -> Result<Option<OwnedFd>, BusError> {

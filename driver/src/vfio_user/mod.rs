@@ -256,7 +256,7 @@ fn cannot_lend(why: String) -> BusError {
 fn cycles(client: &mut Client) -> Result<Option<u64>, SocketError> {
     let mut bytes = [0; simulation::BYTES];
     client.region_read(pci::CONFIG, simulation::AT, &mut bytes)?;
-    Ok(simulation::parse(&bytes))
+    Ok(simulation::parse(&bytes).map(|(cycles, _)| cycles))
 }
 
 /// What to do when the system has no memory to be shared.

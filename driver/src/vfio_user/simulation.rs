@@ -5,7 +5,7 @@
 //! | bytes | what |
 //! |---|---|
 //! | 0 to 3 | capability 0x000b, version 1, no next one |
-//! | 4 to 7 | [`ID`], revision 1, [`BYTES`] |
+//! | 4 to 7 | [`ID`], revision 1, or 2 of an emulated card, [`BYTES`] |
 //! | 8 to 15 | cycles of the card's clock since the simulation began |
 
 use crate::spec::pci;
@@ -20,22 +20,26 @@ pub const ID: u16 = pci::SUBSYSTEM;
 /// Code of a vendor-specific extended capability, and the version of its form.
 const CAPABILITY: u32 = 0x1_000b;
 
-/// The two headers, as one number.
-const HEAD: u64 = CAPABILITY as u64 | (ID as u64 | 1 << 16 | (BYTES as u64) << 20) << 32;
+/// The two headers, as one number. `engine`: of an emulated card.
+const fn head(engine: bool) -> u64 {
+    let revision = 1 + engine as u64;
+    CAPABILITY as u64 | (ID as u64 | revision << 16 | (BYTES as u64) << 20) << 32
+}
 
-/// The capability of a card whose clock is so far.
-pub fn to_bytes(cycles: u64) -> [u8; BYTES] {
+/// The capability of a card whose clock is so far; `engine`: it is emulated.
+pub fn to_bytes(cycles: u64, engine: bool) -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
-    bytes[..8].copy_from_slice(&HEAD.to_le_bytes());
+    bytes[..8].copy_from_slice(&head(engine).to_le_bytes());
     bytes[8..].copy_from_slice(&cycles.to_le_bytes());
     bytes
 }
 
-/// The cycles; `None` when it is not this capability.
-pub fn parse(bytes: &[u8; BYTES]) -> Option<u64> {
-    let (head, cycles) = bytes.split_first_chunk()?;
+/// The cycles, and whether the card is emulated; `None` when it is not this capability.
+pub fn parse(bytes: &[u8; BYTES]) -> Option<(u64, bool)> {
+    let (begin, cycles) = bytes.split_first_chunk()?;
     let cycles = u64::from_le_bytes(*cycles.first_chunk()?);
-    (u64::from_le_bytes(*head) == HEAD).then_some(cycles)
+    let engine = [false, true].into_iter().find(|engine| u64::from_le_bytes(*begin) == head(*engine))?;
+    Some((cycles, engine))
 }
 
 #[cfg(test)]
@@ -44,9 +48,10 @@ mod tests {
 
     #[test]
     fn the_capability_is_where_pcie_has_it() {
-        let bytes = to_bytes(0x0102_0304_0506_0708);
+        let bytes = to_bytes(0x0102_0304_0506_0708, false);
         assert_eq!(bytes, [0x0b, 0, 1, 0, 0x57, 0x46, 1, 1, 8, 7, 6, 5, 4, 3, 2, 1]);
-        assert_eq!(parse(&bytes), Some(0x0102_0304_0506_0708));
+        assert_eq!(parse(&bytes), Some((0x0102_0304_0506_0708, false)));
+        assert_eq!(parse(&to_bytes(7, true)), Some((7, true)));
         assert_eq!(parse(&[0; BYTES]), None);
     }
 }

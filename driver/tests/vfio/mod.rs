@@ -265,7 +265,7 @@ fn a_simulated_card_in_a_virtual_machine_tells_its_clock() {
     assert_eq!(machine.open(ADDRESS).unwrap().card_cycles(), Ok(None));
     let clock = |cycles: u64| {
         let at = simulation::AT as usize;
-        let bytes = simulation::to_bytes(cycles);
+        let bytes = simulation::to_bytes(cycles, false);
         machine.with(|state| state.config[at..at + bytes.len()].copy_from_slice(&bytes));
     };
     clock(7);
@@ -273,6 +273,19 @@ fn a_simulated_card_in_a_virtual_machine_tells_its_clock() {
     assert_eq!(bus.card_cycles(), Ok(Some(7)));
     clock(1 << 40);
     assert_eq!(bus.card_cycles(), Ok(Some(1 << 40)));
+}
+
+#[test]
+fn an_emulated_card_in_a_virtual_machine_says_that_it_is_one() {
+    let machine = Machine::new();
+    assert!(!machine.open(ADDRESS).unwrap().is_engine());
+    for engine in [false, true] {
+        let at = simulation::AT as usize;
+        let bytes = simulation::to_bytes(7, engine);
+        machine.with(|state| state.config[at..at + bytes.len()].copy_from_slice(&bytes));
+        let context = Context::open(machine.open(ADDRESS).unwrap()).unwrap();
+        assert_eq!((context.is_engine(), context.card_cycles().unwrap()), (engine, Some(7)));
+    }
 }
 
 #[test]

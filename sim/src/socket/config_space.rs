@@ -118,9 +118,9 @@ impl ConfigSpace {
         u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]])
     }
 
-    /// The simulation's clock is so far.
-    pub fn set_cycles(&mut self, cycles: u64) {
-        self.put(simulation::AT as usize, simulation::to_bytes(cycles));
+    /// The simulation's clock is so far; `engine`: the card is emulated.
+    pub fn set_cycles(&mut self, cycles: u64, engine: bool) {
+        self.put(simulation::AT as usize, simulation::to_bytes(cycles, engine));
     }
 
     /// Reads; `None` when the range leaves the space.

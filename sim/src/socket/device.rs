@@ -239,7 +239,7 @@ impl Device {
         let mut answer = access.to_bytes().to_vec();
         match access.region {
             pci::CONFIG => {
-                self.config.set_cycles(cards.cycle());
+                self.config.set_cycles(cards.cycle(), cards.is_engine());
                 answer.extend_from_slice(self.config.read(access.offset, bytes).ok_or(Errno::INVAL)?);
             }
             _ => {
