@@ -6,6 +6,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -14,6 +15,10 @@ use rustix::net::{
 };
 
 use super::message::{Header, MAX_FILES};
+
+/// How long the system may have no memory for a message, and the pause between two times.
+const MEMORY: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// A message that has come, whole.
 #[derive(Debug)]
@@ -195,7 +200,26 @@ fn sent(
     parts: &[IoSlice<'_>],
     control: &mut SendAncillaryBuffer<'_, '_, '_>,
 ) -> Result<usize, Errno> {
-    rustix::io::retry_on_intr(|| sendmsg(socket, parts, control, SendFlags::NOSIGNAL))
+    when_memory_is_there(MEMORY, || sendmsg(socket, parts, control, SendFlags::NOSIGNAL))
+}
+
+/// Sends, again after a signal, and for a while when the system has no memory for it: nothing was sent then.
+fn when_memory_is_there(
+    patience: Duration,
+    mut send: impl FnMut() -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    let mut end = None;
+    loop {
+        match send() {
+            Err(Errno::INTR) => {}
+            Err(Errno::NOMEM | Errno::NOBUFS)
+                if Instant::now() < *end.get_or_insert_with(|| Instant::now() + patience) =>
+            {
+                std::thread::sleep(PAUSE);
+            }
+            result => return result,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -207,6 +231,26 @@ mod tests {
         let (a, b) = UnixStream::pair().unwrap();
         b.set_nonblocking(true).unwrap();
         (Stream::new(a), Stream::new(b))
+    }
+
+    #[test]
+    fn a_message_is_sent_again_while_the_system_has_no_memory_but_not_for_ever() {
+        for lack in [Errno::NOBUFS, Errno::NOMEM] {
+            let mut answers = [Err(lack), Err(Errno::INTR), Err(lack), Ok(7)].into_iter();
+            assert_eq!(when_memory_is_there(MEMORY, || answers.next().unwrap()), Ok(7));
+            let mut tries = 0;
+            let sent = when_memory_is_there(5 * PAUSE, || {
+                tries += 1;
+                Err(lack)
+            });
+            assert!(sent == Err(lack) && tries > 1, "{sent:?} after {tries} tries");
+        }
+        let mut tries = 0;
+        let sent = when_memory_is_there(MEMORY, || {
+            tries += 1;
+            Err(Errno::AGAIN)
+        });
+        assert_eq!((sent, tries), (Err(Errno::AGAIN), 1), "who does not wait is told at once");
     }
 
     #[test]
