@@ -117,8 +117,8 @@ impl Card {
             context.set_mac(mac)?;
             say!("{place}: MAC address {}", text(mac));
         }
-        interface.iter().for_each(|interface| interface.start(mac));
-        let kernel = interface.as_ref().map(Interface::addresses).unwrap_or_default();
+        let kernel =
+            interface.as_ref().map(|interface| interface.start(mac)).transpose()?.unwrap_or_default();
         let key = gids::key(place);
         let kept = gids::load().map(|mut kept| kept.remove(&key).unwrap_or_default());
         let kept = kept.unwrap_or_else(|error| {
@@ -200,7 +200,7 @@ impl Card {
         }
     }
 
-    /// Notes that it is gone; whether it was there until now.
+    /// Notes that it is gone, under the lock of [`objects`](Self::objects); whether it was there until now.
     pub fn bury(&self) -> bool {
         !self.dead.swap(true, Ordering::Relaxed)
     }

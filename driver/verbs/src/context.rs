@@ -192,7 +192,7 @@ pub fn open(device: &'static Device) -> Result<*mut ibv_context> {
     if let Backend::Card(card) = shared.backend {
         let mut objects = card.objects();
         objects.contexts.push(context);
-        // A card that went meanwhile may have told all contexts before.
+        // A card that went meanwhile has told all contexts that were there.
         if card.is_dead() {
             events::tell(shared, IBV_EVENT_DEVICE_FATAL);
         }

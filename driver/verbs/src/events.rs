@@ -141,6 +141,17 @@ pub fn port_event(card: &Card, kind: ibv_event_type) {
     }
 }
 
+/// Marks a card as gone and says so to each context, once: under the lock with which contexts are opened. Whether the card was there until now.
+pub fn tell_end(card: &Card) -> bool {
+    let objects = card.objects();
+    let was_there = card.bury();
+    for context in objects.contexts.iter().filter(|_| was_there) {
+        // SAFETY: it is in the table, whose lock this thread has.
+        tell(unsafe { &**context }, IBV_EVENT_DEVICE_FATAL);
+    }
+    was_there
+}
+
 /// The same for one context.
 pub fn tell(context: &Context, kind: ibv_event_type) {
     context.events.push(pending(kind, ibv_async_event_element { port_num: 1 }));

@@ -27,7 +27,7 @@
 use core::ffi::{c_int, c_void};
 use std::collections::BTreeMap;
 use std::mem::{ManuallyDrop, MaybeUninit};
-use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -36,6 +36,7 @@ use ferrowire::Bus;
 use rustix::fs::{fstat, open, FileType, Mode, OFlags, RawDir};
 use rustix::io::{dup3, DupFlags, Errno};
 use rustix::mm::{madvise, Advice};
+use rustix::process::{getrlimit, Resource};
 
 use crate::abi::*;
 use crate::card;
@@ -45,6 +46,9 @@ use crate::device;
 use crate::failure::{number, Failure, Result};
 use crate::log::say;
 use crate::sys::at_fork;
+
+/// Numbers among which copies of sockets are looked for without `/proc`.
+const MOST: u64 = 1 << 16;
 
 /// Files of cards that a process has.
 const FILES: usize = 64;
@@ -211,7 +215,12 @@ impl Entry {
 /// Puts `/dev/null` in the place of each file that is one of the sockets.
 fn replace_copies(null: RawFd) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let Ok(folder) = open(c"/proc/self/fd", flags, Mode::empty()) else { return };
+    let Ok(folder) = open(c"/proc/self/fd", flags, Mode::empty()) else {
+        // There is no `/proc`: each number may be one.
+        let limit = getrlimit(Resource::Nofile).current.map_or(MOST, |limit| limit.min(MOST));
+        (0..limit as RawFd).for_each(|file| replace_copy(null, file));
+        return;
+    };
     let mut room = [MaybeUninit::<u8>::uninit(); 2048];
     let mut entries = RawDir::new(&folder, &mut room);
     while let Some(Ok(entry)) = entries.next() {
@@ -220,11 +229,24 @@ fn replace_copies(null: RawFd) {
         else {
             continue;
         };
-        // SAFETY: the folder says that it is open.
-        let Some((_, inode, true)) = identity(unsafe { BorrowedFd::borrow_raw(file) }) else { continue };
-        if OWNED.iter().any(|owned| owned.is_socket() && owned.inode.load(Ordering::Relaxed) == inode) {
-            replace(null, file);
-        }
+        replace_copy(null, file);
+    }
+}
+
+/// Puts `/dev/null` in the place of a file that is one of the sockets.
+fn replace_copy(null: RawFd, file: RawFd) {
+    // SAFETY: a number that is not open is none of a file, which the call says.
+    let Some((_, inode, true)) = identity(unsafe { BorrowedFd::borrow_raw(file) }) else { return };
+    if OWNED.iter().any(|owned| owned.is_socket() && owned.inode.load(Ordering::Relaxed) == inode) {
+        replace(null, file);
+    }
+}
+
+/// Puts `/dev/null` in the place of a file of a card that is gone but is never dropped, so that the file ends here.
+pub fn release(file: BorrowedFd<'_>) {
+    let null = null();
+    if null >= 0 {
+        replace(null, file.as_raw_fd());
     }
 }
 
@@ -232,8 +254,8 @@ fn replace_copies(null: RawFd) {
 fn replace(null: RawFd, file: RawFd) {
     // SAFETY: `init` opened it, and nothing closes it.
     let null = unsafe { BorrowedFd::borrow_raw(null) };
-    // SAFETY: the number is that of a file of the parent's card, which the child's copies of the parent's objects own. These are never dropped,
-    // and the number stays in use.
+    // SAFETY: the number is that of a file which objects of a card own that this process has no more: the parent's, or one that is gone. These are never
+    // dropped, and the number stays in use.
     let mut file = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(file) });
     let _ = dup3(null.as_fd(), &mut file, DupFlags::CLOEXEC);
 }
@@ -512,7 +534,6 @@ mod tests {
 
     #[test]
     fn a_file_is_noted_as_long_as_a_card_has_it() {
-        use std::os::fd::AsRawFd as _;
         let file = std::fs::File::open("/dev/zero").unwrap();
         let noted = || {
             let entries =
@@ -523,6 +544,18 @@ mod tests {
         assert_eq!(noted(), 1);
         drop(files);
         assert_eq!(noted(), 0, "another file may have the number from now on");
+    }
+
+    #[test]
+    fn a_copy_of_a_noted_socket_is_replaced_and_no_other_socket_is() {
+        let (noted, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (copy, other) = (noted.try_clone().unwrap(), other.try_clone().unwrap());
+        let _files = Files::note(&[noted.as_raw_fd()]);
+        let socket = |file: BorrowedFd<'_>| identity(file).is_some_and(|(_, _, socket)| socket);
+        for file in [&copy, &other] {
+            replace_copy(null(), file.as_raw_fd());
+        }
+        assert!(!socket(copy.as_fd()) && socket(other.as_fd()));
     }
 
     #[test]

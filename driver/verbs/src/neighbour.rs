@@ -44,6 +44,13 @@ fn slowness(cycles: Option<u64>, engine: bool) -> u32 {
     }
 }
 
+/// What the log is to say after a turn that ended as `now`, where it has said `last`: each failure once, and again after a turn that did not fail.
+fn new_failure(last: &mut Option<String>, now: Option<String>) -> Option<&str> {
+    let is_new = *last != now;
+    *last = now;
+    last.as_deref().filter(|_| is_new)
+}
+
 /// The IP stack of the card's port.
 pub struct Neighbours {
     context: ferrowire::Context,
@@ -58,6 +65,8 @@ pub struct Neighbours {
     stack: RwLock<Stack>,
     /// The connection manager has it, too.
     kept: AtomicBool,
+    /// Why its last turn failed, if it did.
+    failure: Mutex<Option<String>>,
 }
 
 /// The TAP interface, if there is one.
@@ -153,12 +162,13 @@ impl Neighbours {
             tap: None,
             stack: RwLock::new(Stack::Lent),
             kept: AtomicBool::new(false),
+            failure: Mutex::default(),
         };
         let Some(interface) = interface else {
             *new.alone() = new.start();
             return Ok(new);
         };
-        let kernel = interface.addresses();
+        let kernel = interface.addresses()?;
         let bridged = new.attach(&interface).map_err(|error| {
             let why =
                 format!("{}: frames of it need the card's raw Ethernet queue pair: {error}", interface.name);
@@ -184,7 +194,11 @@ impl Neighbours {
     /// The addresses that the kernel has at the TAP interface, if there is one and they may have changed.
     pub fn changed(&self) -> Option<Vec<IpAddr>> {
         let tap = self.tap.as_ref()?;
-        tap.interface.has_changed().then(|| tap.interface.addresses())
+        if !tap.interface.has_changed() {
+            return None;
+        }
+        let addresses = tap.interface.addresses();
+        addresses.inspect_err(|error| say!("{error}; the card keeps those that it has")).ok()
     }
 
     /// The card has the addresses `all` by now, and the kernel has `kernel` at the TAP interface.
@@ -199,6 +213,14 @@ impl Neighbours {
             let _ = net.set_addresses(&own);
         }
         *self.own.lock().unwrap_or_else(PoisonError::into_inner) = own;
+    }
+
+    /// Gives the TAP interface up, for the card is gone.
+    pub fn release_interface(&self) {
+        if let Some(tap) = &self.tap {
+            tap.failed.store(true, Ordering::Relaxed);
+            tap.interface.release();
+        }
     }
 
     /// What the service thread waits for beside the card, if there is a TAP interface.
@@ -254,8 +276,8 @@ impl Neighbours {
         if let Stack::Running(net) = &*self.stack() {
             // Armed before the last look: what comes after the look raises an event, and what came before it is seen.
             let turned = net.poll().and_then(|()| net.arm()).and_then(|()| net.poll());
-            let Some(tap) = self.tap.as_ref().filter(|tap| !tap.failed.load(Ordering::Relaxed)) else {
-                return turned.unwrap_or_else(|error| say!("IP stack: {error}"));
+            let Some(tap) = self.tap.as_ref().filter(|tap| tap.lives()) else {
+                return self.say_failure(turned.err().map(|error| error.to_string()));
             };
             let name = &tap.interface.name;
             if let Err(error) = &turned {
@@ -265,6 +287,14 @@ impl Neighbours {
             }
             tap.failed.store(turned.is_err() || tap.bridged.is_gone(), Ordering::Relaxed);
             tap.say_losses();
+        }
+    }
+
+    /// Logs a failure of the stack, unless the turn before had the same.
+    fn say_failure(&self, now: Option<String>) {
+        let mut last = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = new_failure(&mut last, now) {
+            say!("IP stack: {error}");
         }
     }
 
@@ -352,5 +382,14 @@ mod tests {
     fn peers_on_the_wire_of_a_verilated_card_get_more_time() {
         assert_eq!(slowness(Some(0), false), VERILATED);
         assert_eq!([slowness(Some(0), true), slowness(None, false)], [1, 1]);
+    }
+
+    #[test]
+    fn the_log_has_each_failure_of_the_stack_once() {
+        let mut last = None;
+        let mut said = |now: Option<&str>| new_failure(&mut last, now.map(String::from)).map(String::from);
+        let turns = [Some("a"), Some("a"), Some("b"), None, None, Some("b")];
+        let told = turns.map(|turn| said(turn).is_some());
+        assert_eq!(told, [true, false, true, false, false, true]);
     }
 }

@@ -18,8 +18,8 @@ use std::time::Duration;
 use ferrowire::{Event, EventKind};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
+use rustix::net::{shutdown, Shutdown};
 
-use crate::abi::IBV_EVENT_DEVICE_FATAL;
 use crate::card::Card;
 use crate::events;
 use crate::failure::{Failure, Result};
@@ -62,18 +62,25 @@ fn run(card: &'static Card, lifeline: Option<&OwnedFd>) {
         }
     };
     bury(card, &why);
-    if lifeline.is_some() {
+    // A connection that another failure has left ends here, so that the card can be opened again. Then no forked child can keep the card.
+    if lifeline.is_some_and(ends) {
         card.forget_files();
     }
 }
 
+/// Ends the connection to a server. Whether it has ended, now or before.
+fn ends(lifeline: &OwnedFd) -> bool {
+    matches!(shutdown(lifeline, Shutdown::Both), Ok(()) | Err(Errno::NOTCONN))
+}
+
 /// Marks the card as gone, and wakes all that wait for it.
 fn bury(card: &Card, why: &str) {
-    if !card.bury() {
+    // First, for the program may open the card again as soon as it is marked.
+    card.neighbours.release_interface();
+    if !events::tell_end(card) {
         return;
     }
     say!("{why}; this program's objects are of no more use");
-    events::port_event(card, IBV_EVENT_DEVICE_FATAL);
     card.cm.remove(why);
     let objects = card.objects();
     for channel in &objects.channels {

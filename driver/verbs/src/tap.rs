@@ -17,7 +17,7 @@ use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ferrowire_net::Tap;
 use rustix::fs::{open, Mode, OFlags};
@@ -28,7 +28,7 @@ use rustix::net::{bind, socket_with, AddressFamily, SocketFlags, SocketType};
 
 use crate::card::text;
 use crate::failure::{Failure, Result};
-use crate::fork::Files;
+use crate::fork::{self, Files};
 use crate::log::say;
 
 /// The environment variable that names the interface.
@@ -57,7 +57,7 @@ pub struct Interface {
     /// Its name.
     pub name: String,
     /// A forked child does not keep it. First, for a file is not to be closed while it is noted.
-    _files: Files,
+    files: Mutex<Files>,
     file: Arc<OwnedFd>,
     /// A netlink socket that says when addresses have changed.
     watch: OwnedFd,
@@ -84,21 +84,26 @@ impl Interface {
         let watch = watch().map_err(|errno| {
             Failure::text(errno, format!("{name}: no netlink socket, which tells of its addresses: {errno}"))
         })?;
-        let _files = Files::note(&[file.as_raw_fd(), watch.as_raw_fd()]);
-        Ok(Self { name, _files, file: Arc::new(file), watch })
+        let files = Mutex::new(Files::note(&[file.as_raw_fd(), watch.as_raw_fd()]));
+        Ok(Self { name, files, file: Arc::new(file), watch })
     }
 
-    /// Gives it the MAC address of the card, and sets it up. What this user may not do is in the log.
-    pub fn start(&self, mac: [u8; 6]) {
+    /// Gives it the MAC address of the card, and sets it up. What this user may not do is in the log. Its addresses.
+    ///
+    /// # Errors
+    /// Those of [`addresses`](Self::addresses).
+    pub fn start(&self, mac: [u8; 6]) -> Result<Vec<IpAddr>> {
         self.set_mac(mac);
         self.set_up();
         let name = &self.name;
-        match gids(&self.addresses()).map(|ip| ip.to_string()).collect::<Vec<_>>() {
+        let kernel = self.addresses()?;
+        match gids(&kernel).map(|ip| ip.to_string()).collect::<Vec<_>>() {
             none if none.is_empty() => {
                 say!("{name}: the TAP interface has no address yet: `ip address add ADDRESS/24 dev {name}`")
             }
             some => say!("{name}: the TAP interface has {}", some.join(", ")),
         }
+        Ok(kernel)
     }
 
     /// Gives it the card's MAC address, which its owner may.
@@ -160,6 +165,13 @@ impl Interface {
         self.watch.as_fd()
     }
 
+    /// Gives the interface up, for the card is gone: this process may attach to it again.
+    pub fn release(&self) {
+        fork::release(self.file.as_fd());
+        fork::release(self.watch.as_fd());
+        *self.files.lock().unwrap_or_else(PoisonError::into_inner) = Files::default();
+    }
+
     /// Whether addresses may have changed since the last call.
     pub fn has_changed(&self) -> bool {
         let mut changed = false;
@@ -175,16 +187,19 @@ impl Interface {
     }
 
     /// Its addresses, as the kernel has them now.
-    pub fn addresses(&self) -> Vec<IpAddr> {
+    ///
+    /// # Errors
+    /// The system does not say: it has no memory or no file left.
+    pub fn addresses(&self) -> Result<Vec<IpAddr>> {
         let mut first: *mut libc::ifaddrs = ptr::null_mut();
         // SAFETY: the place is valid; the list is freed below.
         if unsafe { libc::getifaddrs(&mut first) } != 0 {
-            say!(
-                "{}: getifaddrs: {}; its addresses are not the card's",
-                self.name,
-                io::Error::last_os_error()
-            );
-            return Vec::new();
+            let error = io::Error::last_os_error();
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            return Err(Failure::text(
+                errno,
+                format!("{}: ask for its addresses (getifaddrs): {error}", self.name),
+            ));
         }
         let mut found = Vec::new();
         let mut next = first;
@@ -200,7 +215,7 @@ impl Interface {
         }
         // SAFETY: it came from `getifaddrs`, and nothing of it is used any more.
         unsafe { libc::freeifaddrs(first) };
-        found
+        Ok(found)
     }
 }
 

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use ferrowire::{Context, ContextOptions};
 use ferrowire_net::{Config, Net, TcpStream};
+use rustix::process::Signal;
 
 use super::{Program, Rig};
-use crate::socket::rig::{connect, PATIENCE};
+use crate::socket::rig::{connect, Server, PATIENCE};
 
 /// `unshare` with what this user needs for interfaces of a namespace.
 fn apart() -> Command {
@@ -118,6 +119,18 @@ fn a_program_leaves_no_interface_but_one_that_was_there() {
 fn a_program_goes_on_when_its_interface_is_removed() {
     let Some(said) = run("removed") else { return };
     assert!(said.contains("fw0: the TAP interface was removed"), "{said}");
+}
+
+#[test]
+fn a_card_whose_server_was_started_again_gets_its_interface_again() {
+    let mut rig = Rig::of("tap", "returns");
+    let Some(mut program) = start(&rig, "returns") else { return };
+    program.says("ready");
+    rig.server.signal(Signal::KILL);
+    program.says("gone");
+    rig.server = Server::engines(&rig.folder, 2, &["--ip", "10.7.0.1"]);
+    let (good, said) = program.end();
+    assert!(good, "{said}");
 }
 
 #[test]

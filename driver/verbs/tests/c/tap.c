@@ -374,11 +374,42 @@ static void removed(void)
 	CHECK(clock() - before < CLOCKS_PER_SEC / 10);
 }
 
+/* A card whose server was started again gets its interface again, in the same process. */
+static void returns(void)
+{
+	ibv_context *old = opened(), *ctx;
+	int count = 0;
+
+	CHECK(old);
+	is_the_ports(old, "fw0");
+	printf("ready\n");
+	fflush(stdout);
+	gets_event(old, IBV_EVENT_DEVICE_FATAL);
+	/* It is free, while the card that is gone still has a context. */
+	close(attached("fw0"));
+	printf("gone\n");
+	fflush(stdout);
+	struct ibv_device **list = ibv_get_device_list(&count);
+	CHECK(list && count == 1);
+	while (!(ctx = ibv_open_device(list[0]))) {
+		CHECK(errno == ECONNREFUSED || errno == ENOENT || errno == EIO);
+		usleep(10 * 1000);
+	}
+	ibv_free_device_list(list);
+	is_the_ports(ctx, "fw0");
+	configure("fw0", "10.9.0.2");
+	gets_event(ctx, IBV_EVENT_GID_CHANGE);
+	CHECK(has_gid(ctx, 2, "10.9.0.2"));
+	OK(ibv_close_device(old));
+	OK(ibv_close_device(ctx));
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
 } cases[] = {
 	{ "traffic", traffic }, { "traces", traces }, { "errors", errors }, { "removed", removed },
+	{ "returns", returns },
 };
 
 int main(int argc, char **argv)
