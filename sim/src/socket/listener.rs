@@ -1,17 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Listener`]: a Unix socket with a file, which is removed when the listener is dropped.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context as _, Result};
 use rustix::fs::{flock, FlockOperation};
 use rustix::io::Errno;
+
+use crate::say::say;
+
+/// Longest wait for the lock of a socket's folder: another server has it while it begins.
+const LOCK: Duration = Duration::from_secs(5);
+
+/// Pause after something that is not there yet.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// A listening socket, which does not wait.
 #[derive(Debug)]
@@ -23,6 +32,8 @@ pub struct Listener {
     /// A file that is given up for a client when the process may open no more: so the client is accepted and told, by the end of its connection, in place of
     /// waiting for ever while the listener can be read.
     reserve: RefCell<Option<File>>,
+    /// The log says that clients cannot be accepted.
+    told: Cell<bool>,
 }
 
 impl AsFd for Listener {
@@ -37,10 +48,14 @@ impl Listener {
     /// # Errors
     /// A server listens there, something else is there, or the system refuses.
     pub fn bind(path: &Path) -> Result<Self> {
+        Self::bind_within(path, LOCK)
+    }
+
+    fn bind_within(path: &Path, patience: Duration) -> Result<Self> {
+        // Of servers that begin together, also after one that is gone, the second finds that the first one listens.
+        let _lock = lock(path, patience)?;
         let socket = match UnixListener::bind(path) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                // Of two servers that find the same dead socket, the second finds that of the first.
-                let _lock = lock(path);
                 remove_dead(path, |path| UnixStream::connect(path).map(drop))?;
                 UnixListener::bind(path)
             }
@@ -49,7 +64,13 @@ impl Listener {
         let socket = socket.with_context(|| format!("listen on {}", path.display()))?;
         socket.set_nonblocking(true)?;
         let file = identity(path);
-        Ok(Self { socket, path: path.to_path_buf(), file, reserve: RefCell::new(reserve()) })
+        Ok(Self {
+            socket,
+            path: path.to_path_buf(),
+            file,
+            reserve: RefCell::new(reserve()),
+            told: Cell::new(false),
+        })
     }
 
     /// Where it listens.
@@ -62,24 +83,42 @@ impl Listener {
         loop {
             let errno = match self.socket.accept() {
                 Ok((socket, _)) => {
+                    self.told.set(false);
                     socket.set_nonblocking(true).ok()?;
                     return Some(socket);
                 }
                 Err(error) => Errno::from_io_error(&error)?,
             };
-            // The client is gone again: the next one.
-            if matches!(errno, Errno::CONNABORTED | Errno::INTR) {
-                continue;
-            }
-            // Whatever else it is passes.
-            if !matches!(errno, Errno::MFILE | Errno::NFILE) {
+            let goes_on = match errno {
+                Errno::AGAIN => return None,
+                // The client is gone again: the next one.
+                Errno::CONNABORTED | Errno::INTR => true,
+                Errno::MFILE | Errno::NFILE => self.show_out(),
+                // Whatever else it is passes.
+                _ => false,
+            };
+            if !goes_on {
+                self.pause(errno);
                 return None;
             }
-            drop(self.reserve.take()?);
-            let shown_out = self.socket.accept().map(drop);
-            self.reserve.replace(reserve());
-            shown_out.ok()?;
         }
+    }
+
+    /// Ends the connection of a client, for which there is no file. Whether that was done.
+    fn show_out(&self) -> bool {
+        let Some(reserve) = self.reserve.take().or_else(reserve) else { return false };
+        drop(reserve);
+        let shown_out = self.socket.accept().map(drop);
+        self.reserve.replace(self::reserve());
+        shown_out.is_ok()
+    }
+
+    /// After a failure that lasts, while a client waits: the socket can be read all the time, and the server must not look at nothing else.
+    fn pause(&self, errno: Errno) {
+        if !self.told.replace(true) {
+            say(format_args!("{}: no client can be accepted: {errno}; trying again", self.path.display()));
+        }
+        std::thread::sleep(PAUSE);
     }
 }
 
@@ -101,12 +140,23 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((about.dev(), about.ino()))
 }
 
-/// The lock of a socket's folder, until the file is closed. A file system without locks of folders leaves it as it is.
-fn lock(path: &Path) -> Option<File> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = File::open(folder).ok()?;
-    flock(&folder, FlockOperation::LockExclusive).ok()?;
-    Some(folder)
+/// The lock of a socket's folder, until the file is closed. A file system without locks of folders has none.
+fn lock(path: &Path, patience: Duration) -> Result<Option<File>> {
+    let name = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(folder) = File::open(name) else { return Ok(None) };
+    let end = Instant::now() + patience;
+    loop {
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(Some(folder)),
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) if Instant::now() < end => std::thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) => bail!(
+                "another process has locked the folder {} for {patience:?}; end that one, or choose another folder",
+                name.display()
+            ),
+            Err(_) => return Ok(None),
+        }
+    }
 }
 
 /// Removes the file of a socket to which nobody listens, as `connect` finds out.
@@ -130,27 +180,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_servers_that_find_a_dead_socket_together_one_has_it() {
+    fn of_servers_that_begin_together_one_has_the_socket() {
         let folder = std::env::temp_dir().join(format!("ferrowire-together-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        for round in 0..100 {
+        for round in 0..400 {
             let path = folder.join(format!("socket{round}"));
-            drop(UnixListener::bind(&path).unwrap());
+            // In every other round there is none.
+            if round % 2 == 0 {
+                drop(UnixListener::bind(&path).unwrap());
+            }
             let start = std::sync::Barrier::new(4);
             let bind = || {
                 start.wait();
-                Listener::bind(&path).ok()
+                Listener::bind(&path)
             };
-            let all: Vec<Option<Listener>> = std::thread::scope(|scope| {
+            let all: Vec<Result<Listener>> = std::thread::scope(|scope| {
                 let all: Vec<_> = (0..4).map(|_| scope.spawn(bind)).collect();
                 all.into_iter().map(|one| one.join().unwrap()).collect()
             });
-            let mut all = all.into_iter().flatten();
-            let listener = all.next().expect("one has it");
-            assert!(all.next().is_none(), "and no other");
+            let (mut have, others): (Vec<_>, Vec<_>) = all.into_iter().partition(Result::is_ok);
+            assert_eq!((have.len(), others.len()), (1, 3));
+            let listener = have.remove(0).unwrap();
+            for other in others {
+                let error = other.unwrap_err().to_string();
+                assert!(error.contains("in use by another server"), "{error}");
+            }
             let _client = UnixStream::connect(&path).unwrap();
             assert!(listener.accept().is_some());
         }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_server_does_not_wait_for_ever_for_a_folder_that_another_process_has_locked() {
+        let folder = std::env::temp_dir().join(format!("ferrowire-locked-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let held = File::open(&folder).unwrap();
+        flock(&held, FlockOperation::LockExclusive).unwrap();
+        let bind = || Listener::bind_within(&folder.join("socket"), Duration::from_millis(20));
+        let error = bind().unwrap_err().to_string();
+        assert!(error.contains("another process has locked the folder"), "{error}");
+        drop(held);
+        drop(bind().unwrap());
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
