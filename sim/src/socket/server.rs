@@ -387,6 +387,32 @@ mod tests {
     }
 
     #[test]
+    fn a_capture_goes_on_when_a_trace_cannot_begin() {
+        const FRAMES: u64 = 200;
+        let folder = std::env::temp_dir().join(format!("ferrowire-server-{}-begin", std::process::id()));
+        let traces = folder.join("traces");
+        std::fs::create_dir_all(&folder).unwrap();
+        let plug = Plug::default();
+        let mut server = server(Fabric::single(Some(Box::new(plug.clone()))), &folder);
+        let file = folder.join("capture.pcapng");
+        server.cards.capture(&file).unwrap();
+        server.tracer = Some(Tracer::new(&traces).unwrap());
+        // Where its frames are to go is a folder.
+        std::fs::create_dir(traces.join("1-wire.pcapng")).unwrap();
+        server.toggle_trace();
+        let far = Arc::new(AtomicBool::new(true));
+        server.line = Some((plug, Box::new(Far { left: FRAMES, go: far })));
+        let end = Instant::now() + PATIENCE;
+        // A frame has 1,013 bytes.
+        while std::fs::metadata(&file).unwrap().len() < 1000 * FRAMES / 2 {
+            assert!(Instant::now() < end, "the capture has no frames");
+            server.turn(&[true]).unwrap();
+        }
+        drop(server);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
     fn a_capture_that_cannot_be_written_ends_and_clients_go_on() {
         // More than is kept before it is written.
         const FRAMES: u64 = 200;

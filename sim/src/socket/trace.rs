@@ -58,9 +58,8 @@ impl Tracer {
     pub fn or_end(&mut self, cards: &mut impl Cards, done: Result<()>) {
         if let Err(error) = done {
             say(format_args!("{error:#}; trace {} ends", self.count));
-            if !self.end(cards) {
-                cards.end_capture();
-            }
+            // One that has not begun has no capture: another may go on.
+            self.end(cards);
         }
     }
 
