@@ -123,13 +123,16 @@ impl Device {
         }
     }
 
-    /// The client has left: the card is as after power-on, and reaches nothing.
+    /// The client has left: the card is as after power-on, and reaches nothing. As a system does, first the card is no bus master any more, so that
+    /// it begins nothing, and then it is reset.
     ///
     /// # Errors
     /// The card does not answer.
     pub fn leave(&mut self, cards: &mut impl Cards) -> anyhow::Result<()> {
         self.config = ConfigSpace::new(self.msix.count());
         self.msix = Msix::new(self.msix.count(), cards.has_msix());
+        self.apply(cards)?;
+        cards.settle(self.card);
         self.renew(cards)?;
         self.refusals = Refusals::since(cards.refused(self.card));
         cards.memory(self.card, |map| self.memory.clear(map));

@@ -101,6 +101,9 @@ impl Cards for Engines {
         self.fabric.access(card, access)
     }
 
+    /// An emulated card sends a frame whole, or not at all.
+    fn settle(&mut self, _: usize) {}
+
     fn renew(&mut self, card: usize) -> Result<()> {
         self.fabric.power_on(card);
         self.functions[card] = None;

@@ -15,6 +15,14 @@ use crate::card::{CardModel, CsrAccess};
 use crate::say::say;
 use crate::wire::Link;
 
+/// Cycles without a frame after which a card has none under way: more than one of the largest takes from payload buffer to wire, at 8 bytes a beat and a
+/// quarter of a beat a cycle.
+const BETWEEN_FRAMES: u64 = 4096;
+/// Cycles that a card has to send what it has begun, whatever others send meanwhile.
+const MOST_TO_SEND: u64 = 1 << 15;
+/// Cycles between two looks at the wires.
+const BATCH: u64 = 64;
+
 /// Cards of a world, what to make new ones of, and when they move.
 pub struct Verilated {
     world: World,
@@ -41,6 +49,21 @@ impl Cards for Verilated {
 
     fn access(&mut self, card: usize, access: CsrAccess) -> Result<u64, BusError> {
         self.world.access(card, access)
+    }
+
+    /// A system takes some milliseconds from the end of a program to the reset of its device, in which a wire is long idle. Here a program
+    /// ends within a few cycles of the card, so these are given to it.
+    fn settle(&mut self, _: usize) {
+        let frames = |world: &World| (0..world.links()).map(|link| world.link(link).frames()).sum::<u64>();
+        let end = self.world.cycle() + MOST_TO_SEND;
+        let mut seen = (frames(&self.world), self.world.cycle());
+        while self.world.cycle() < end.min(seen.1 + BETWEEN_FRAMES) {
+            self.world.run(BATCH);
+            let now = frames(&self.world);
+            if now != seen.0 || !self.world.wires_idle() {
+                seen = (now, self.world.cycle());
+            }
+        }
     }
 
     /// A card that faces PCIe ends what it has begun (PCIe 6.6.2). If it does not do that in time, another one takes its place, as with others.

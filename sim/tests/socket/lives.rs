@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use ferrowire::vfio_user::message::{command, pci, RegionAccess};
 use ferrowire::vfio_user::SocketError;
-use ferrowire::{Bus, BusError, Monitor, SendWr, TrafficCounter, VfioUserBus};
-use ferrowire_sim::pair::post;
+use ferrowire::{Bus, BusError, Monitor, RecvWr, SendWr, TrafficCounter, VfioUserBus};
+use ferrowire_sim::pair::{bytes, post};
 
 use super::raw::Raw;
 use super::rig::{connect, pair, take_everything, Folder, Mortal, Node, Server, KINDS, PATIENCE};
@@ -54,6 +54,38 @@ fn a_client_may_die_at_any_moment_and_the_next_has_the_whole_card() {
             assert!(Instant::now() < end, "{files} files and {mappings} mappings became {f} and {m}");
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+}
+
+/// The completion of a message that nobody acknowledges says that the card has it. A program that ends then has sent it, for a system takes far longer to
+/// take a device back than the card to send a frame.
+#[test]
+fn what_has_completed_is_on_the_wire_though_its_program_ends_at_once() {
+    for kind in KINDS {
+        println!("{kind:?}");
+        let folder = Folder::new("farewell");
+        let mut server = Server::up(&folder, kind);
+        let b = Node::open(&server.sockets[1], 2);
+        let to = b.region(4096);
+        for life in 1..=10u8 {
+            let (bus, life_line) = Mortal::of(connect(&server.sockets[0]));
+            let a = Node::of(bus, 1);
+            let mut other = None;
+            let mut qp = a.unreliable(2, |own| other.insert(b.unreliable(1, |_| own)).number());
+            let mut batch = other.as_mut().unwrap().start_post_recv();
+            batch.post(&RecvWr::new(7, &[to.sge(0, 4096)])).unwrap();
+            batch.ring().unwrap();
+            let from = a.region(4096);
+            from.memory().fill(0, 4096, life);
+            post(&mut qp, &[SendWr::send(1, &[from.sge(0, 4000)]).signaled()]);
+            a.completions(1);
+            life_line.cut();
+            drop((qp, from, a));
+            let received = b.completions(1)[0];
+            assert_eq!((received.wr_id(), received.byte_len()), (7, 4000));
+            assert!(bytes(to.memory())[..4000].iter().all(|byte| *byte == life));
+        }
+        server.lives();
     }
 }
 

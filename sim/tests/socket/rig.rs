@@ -284,16 +284,10 @@ impl Node {
         (attr.max_send_wr, attr.max_recv_wr) = (16, 16);
         let qp = self.pd.create_qp(&attr).unwrap();
         let (dest_qpn, rq_psn) = connect(qp.number());
-        let av = AddressVector::new(
-            mac(self.number),
-            [10, 0, 0, self.number].into(),
-            mac(peer),
-            [10, 0, 0, peer].into(),
-        );
         let access = AccessFlags::REMOTE;
         let init = InitAttributes::new().access(access).pkey(0xffff);
         let rtr = RtrAttributes::new()
-            .av(av)
+            .av(self.way_to(peer))
             .path_mtu(self.mtu)
             .dest_qpn(dest_qpn)
             .rq_psn(Psn::new(rq_psn))
@@ -308,6 +302,23 @@ impl Node {
         let qp = qp.init(init).map_err(|step| step.error).unwrap();
         let qp = qp.rtr(rtr).map_err(|step| step.error).unwrap();
         qp.rts(rts).map_err(|step| step.error).unwrap()
+    }
+
+    /// A queue pair of UC.
+    pub fn unreliable(&self, peer: u8, connect: impl FnOnce(u32) -> u32) -> QueuePair {
+        let qp = self.pd.create_qp(&QpInitAttr::uc(&self.cq, &self.cq)).unwrap();
+        let dest_qpn = connect(qp.number());
+        let init = InitAttributes::new().access(AccessFlags::REMOTE).pkey(0xffff);
+        let rtr = RtrAttributes::new().av(self.way_to(peer)).path_mtu(self.mtu);
+        let rtr = rtr.dest_qpn(dest_qpn).rq_psn(Psn::new(PSN));
+        let qp = qp.init(init).map_err(|step| step.error).unwrap();
+        let qp = qp.rtr(rtr).map_err(|step| step.error).unwrap();
+        qp.rts(RtsAttributes::new().sq_psn(Psn::new(PSN))).map_err(|step| step.error).unwrap()
+    }
+
+    fn way_to(&self, peer: u8) -> AddressVector {
+        let [own, other] = [self.number, peer].map(|number| [10, 0, 0, number].into());
+        AddressVector::new(mac(self.number), own, mac(peer), other)
     }
 
     /// Sleeps until there are completions; all of them were good.
