@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The open tools, run in a folder: Yosys, nextpnr for ECP5 and ecppack, with their logs, and what is read from these.
 
+pub mod blif;
 mod findings;
 mod memories;
 pub mod place;

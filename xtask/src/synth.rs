@@ -9,6 +9,7 @@
 //! registers ([`shell`]), which the totals do not contain.
 
 mod budget;
+mod order;
 mod path;
 mod shell;
 

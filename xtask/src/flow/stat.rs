@@ -11,6 +11,8 @@ use ferrowire_boards::nextpnr::CROWDED;
 use ferrowire_boards::Part;
 use serde::{Deserialize, Serialize};
 
+use super::blif::{self, Blif, Cell};
+
 /// What `stat -json` writes.
 #[derive(Deserialize)]
 pub struct Stat {
@@ -100,7 +102,7 @@ impl Stat {
     /// Yosys's statistics, of the netlist `blif`.
     pub fn read(text: &str, blif: &str) -> Result<Stat> {
         let mut stat = Self::parse(text).context("reading Yosys's statistics")?;
-        stat.idle = idle(blif);
+        stat.idle = idle(blif)?;
         Ok(stat)
     }
 
@@ -213,49 +215,37 @@ impl Stat {
 
 /// Of each module in a netlist, the LUTs of its LUT RAMs whose outputs go nowhere. Outputs are `DOA` to `DOH`, of one bit or two; the
 /// last port's address is that of the write.
-fn idle(blif: &str) -> BTreeMap<String, u64> {
-    let joined = blif.replace("\\\n", " ");
-    let mut idle = BTreeMap::new();
-    for model in joined.split(".model ").skip(1) {
-        let name = model.split_whitespace().next().unwrap_or("").to_string();
-        let mut used: BTreeSet<&str> = BTreeSet::new();
-        let mut rams = Vec::new();
-        for line in model.lines() {
-            let mut words = line.split_whitespace();
-            match words.next() {
-                Some(".outputs" | ".names" | ".conn") => used.extend(words),
-                Some(".subckt" | ".gate") => {
-                    let cell = words.next().unwrap_or("");
-                    let luts = match cell {
-                        "RAM32M" | "RAM64M" => 4,
-                        "RAM32M16" | "RAM64M8" => 8,
-                        _ => 0,
-                    };
-                    let pins: Vec<(&str, &str)> = words.filter_map(|pin| pin.split_once('=')).collect();
-                    let is_output = |pin: &str| luts > 0 && pin.starts_with("DO");
-                    // Outputs of other cells are among these: that a net is driven elsewhere as well is no matter.
-                    used.extend(pins.iter().filter(|(pin, _)| !is_output(pin)).map(|(_, net)| *net));
-                    if luts > 0 {
-                        let outputs: Vec<_> = pins.into_iter().filter(|(pin, _)| is_output(pin)).collect();
-                        rams.push((luts, outputs));
-                    }
-                }
-                _ => {}
-            }
+fn idle(blif: &str) -> Result<BTreeMap<String, u64>> {
+    let joined = blif::join(blif);
+    let blif = Blif::read(&joined)?;
+    let luts = |cell: &Cell<'_>| match cell.kind {
+        "RAM32M" | "RAM64M" => 4,
+        "RAM32M16" | "RAM64M8" => 8,
+        _ => 0,
+    };
+    let is_output = |pin: &str| pin.starts_with("DO");
+    let idle = blif.models.iter().map(|model| {
+        let mut used: BTreeSet<&str> = model.outputs.iter().copied().collect();
+        used.extend(model.aliases.iter().map(|(from, _)| *from));
+        for cell in &model.cells {
+            // Outputs of other cells are among these: that a net is driven elsewhere as well is no matter.
+            let pins = cell.pins.iter().filter(|(pin, _)| luts(cell) == 0 || !is_output(pin));
+            used.extend(pins.map(|(_, net)| *net));
         }
-        let spare = rams.iter().map(|(luts, outputs)| {
-            let last = if *luts == 8 { "DOH" } else { "DOD" };
-            let ports: BTreeSet<&str> = outputs
+        let spare = model.cells.iter().filter(|cell| luts(cell) > 0).map(|cell| {
+            let last = if luts(cell) == 8 { "DOH" } else { "DOD" };
+            let ports: BTreeSet<&str> = cell
+                .pins
                 .iter()
-                .filter(|(_, net)| used.contains(net))
+                .filter(|(pin, net)| is_output(pin) && used.contains(net))
                 .map(|(pin, _)| pin.split('[').next().unwrap_or(pin))
                 .filter(|port| *port != last)
                 .collect();
-            luts - 1 - ports.len() as u64
+            luts(cell) - 1 - ports.len() as u64
         });
-        idle.insert(name, spare.sum());
-    }
-    idle
+        (model.name.to_string(), spare.sum())
+    });
+    Ok(idle.collect())
 }
 
 #[cfg(test)]
@@ -269,7 +259,7 @@ mod tests {
             .subckt LUT2 I0=b I1=a O=y\n\
             .subckt RAM32M16 DOA[0]=p DOA[1]=q DOB[0]=r DOB[1]=s\n.names q z\n1 1\n.end\n";
         // A and B of the first, A of the second.
-        assert_eq!(idle(blif), BTreeMap::from([("top".to_string(), 5 + 6)]));
+        assert_eq!(idle(blif).unwrap(), BTreeMap::from([("top".to_string(), 5 + 6)]));
     }
 
     const STAT: &str = r#"{ "modules": {

@@ -17,6 +17,9 @@ use std::collections::{BTreeMap, HashMap};
 use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
 
+use super::order::order;
+use crate::flow::blif::{self, Blif, Model};
+
 /// The longest path.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Path {
@@ -52,45 +55,14 @@ pub fn longest(blif: &str) -> Result<Path> {
 /// # Errors
 /// Those of [`longest`].
 pub fn by_block(blif: &str) -> Result<BTreeMap<String, Path>> {
-    let joined = blif.replace("\\\n", " ");
-    let models = models(&joined);
-    let top = models.values().find(|m| m.first).context("the netlist is empty")?;
+    let joined = blif::join(blif);
+    let blif = Blif::read(&joined)?;
+    let models = blif.by_name();
+    let top = blif.models.first().context("the netlist is empty")?;
     let mut all = Netlist::default();
     let ports = HashMap::new();
     all.add(&models, top, &Place { block: String::new(), prefix: String::new(), ports: &ports })?;
     all.walk()
-}
-
-/// A module of the file.
-#[derive(Default)]
-struct Model<'a> {
-    /// It comes first: the top.
-    first: bool,
-    /// Its lines but for its ports.
-    lines: Vec<&'a str>,
-}
-
-/// The modules by name. What stands outside of any is the top's.
-fn models(blif: &str) -> HashMap<&str, Model<'_>> {
-    let mut models: HashMap<&str, Model> = HashMap::new();
-    let mut name = "";
-    for line in blif.lines() {
-        let mut words = line.split_whitespace();
-        match words.next() {
-            Some(".model") => {
-                name = words.next().unwrap_or("");
-                let first = models.is_empty();
-                models.insert(name, Model { first, lines: Vec::new() });
-            }
-            Some(".subckt" | ".gate" | ".names" | ".conn") => {
-                let first = models.is_empty();
-                let model = models.entry(name).or_insert_with(|| Model { first, lines: Vec::new() });
-                model.lines.push(line);
-            }
-            _ => {}
-        }
-    }
-    models
 }
 
 /// Where an instance stands.
@@ -121,7 +93,7 @@ struct End {
 }
 
 impl Netlist {
-    fn add(&mut self, models: &HashMap<&str, Model<'_>>, model: &Model<'_>, at: &Place<'_>) -> Result<()> {
+    fn add(&mut self, models: &HashMap<&str, &Model<'_>>, model: &Model<'_>, at: &Place<'_>) -> Result<()> {
         let block = match self.blocks.iter().position(|b| *b == at.block) {
             Some(block) => block,
             None => {
@@ -129,23 +101,15 @@ impl Netlist {
                 self.blocks.len() - 1
             }
         } as u32;
-        for line in &model.lines {
-            let mut words = line.split_whitespace();
-            let kind = words.next();
-            if matches!(kind, Some(".names" | ".conn")) {
-                if let (Some(from), Some(to)) = (words.next(), words.next()) {
-                    if let (Some(from), Some(to)) = (self.net(from, at), self.net(to, at)) {
-                        self.arcs.push(Arc { from, to, luts: 0 });
-                    }
-                }
-                continue;
+        for (from, to) in &model.aliases {
+            if let (Some(from), Some(to)) = (self.net(from, at), self.net(to, at)) {
+                self.arcs.push(Arc { from, to, luts: 0 });
             }
-            let cell = words.next().context("a cell without a type")?;
-            let mut ports: Vec<(&str, Option<u32>)> = Vec::new();
-            for word in words {
-                let (pin, net) = word.split_once('=').with_context(|| format!("cell {cell}: {word}"))?;
-                ports.push((pin, self.net(net, at)));
-            }
+        }
+        for cell in &model.cells {
+            let ports: Vec<(&str, Option<u32>)> =
+                cell.pins.iter().map(|(pin, net)| (*pin, self.net(net, at))).collect();
+            let cell = cell.kind;
             if let Some(inner) = models.get(cell) {
                 let name = if at.block.is_empty() { cell.into() } else { format!("{}/{cell}", at.block) };
                 self.instances += 1;
@@ -189,7 +153,7 @@ impl Netlist {
 
     /// The net, unless it is a constant.
     fn net(&mut self, name: &str, at: &Place<'_>) -> Option<u32> {
-        if matches!(name, "$false" | "$true" | "$undef") {
+        if blif::is_constant(name) {
             return None;
         }
         if let Some(net) = at.ports.get(name) {
@@ -224,36 +188,16 @@ impl Netlist {
     fn walk(&self) -> Result<BTreeMap<String, Path>> {
         let names = &self.nets.names;
         let count = names.len();
-        let mut waiting = vec![0u32; count];
-        let mut leaving: Vec<Vec<u32>> = vec![Vec::new(); count];
-        for (index, arc) in self.arcs.iter().enumerate() {
-            waiting[arc.to as usize] += 1;
-            leaving[arc.from as usize].push(index as u32);
-        }
         let mut depth = vec![0u32; count];
         let mut before: Vec<Option<u32>> = vec![None; count];
-        let mut ready: Vec<u32> = (0..count as u32).filter(|net| waiting[*net as usize] == 0).collect();
-        let mut done = 0;
-        while let Some(net) = ready.pop() {
-            done += 1;
-            for index in &leaving[net as usize] {
-                let arc = &self.arcs[*index as usize];
-                let there = depth[net as usize] + arc.luts;
-                let to = arc.to as usize;
-                if before[to].is_none() || there > depth[to] {
-                    (depth[to], before[to]) = (there, Some(net));
-                }
-                waiting[to] -= 1;
-                if waiting[to] == 0 {
-                    ready.push(arc.to);
-                }
+        let nets: Vec<(u32, u32)> = self.arcs.iter().map(|arc| (arc.from, arc.to)).collect();
+        for index in order(names, &nets)? {
+            let arc = &self.arcs[index as usize];
+            let there = depth[arc.from as usize] + arc.luts;
+            let to = arc.to as usize;
+            if before[to].is_none() || there > depth[to] {
+                (depth[to], before[to]) = (there, Some(arc.from));
             }
-        }
-        if done < count {
-            let named = |net: &&u32| !names[**net as usize].starts_with('$');
-            let stuck: Vec<u32> = (0..count as u32).filter(|net| waiting[*net as usize] > 0).collect();
-            let shown = stuck.iter().find(named).or(stuck.first()).map_or("", |net| &names[*net as usize]);
-            bail!("a combinational loop, at or behind the net {shown}");
         }
         let name = |net: u32| names[net as usize].clone();
         let path = |last: u32, to: u32| {
@@ -293,7 +237,7 @@ impl Netlist {
 }
 
 /// Whether paths that go through the cell may also end in it: memory in LUTs.
-fn writes(cell: &str) -> bool {
+pub fn writes(cell: &str) -> bool {
     cell == "TRELLIS_DPR16X4"
         || cell.starts_with("SRL")
         || cell.starts_with("RAM") && !cell.starts_with("RAMB")
@@ -341,12 +285,12 @@ fn through(cell: &str) -> Option<Through> {
 }
 
 /// The number in `S[3]`.
-fn index(pin: &str) -> Option<u32> {
+pub fn index(pin: &str) -> Option<u32> {
     pin.split_once('[')?.1.strip_suffix(']')?.parse().ok()
 }
 
 /// Bit `i` of the sum depends on `S[i]`, and on `S` and `DI` below it; bit `i` of the carry also on `DI[i]`.
-fn carry(pin: &str, out: &str) -> Option<u32> {
+pub fn carry(pin: &str, out: &str) -> Option<u32> {
     let bit = index(out).filter(|_| out.starts_with("O[") || out.starts_with("CO["))?;
     let depends = match index(pin) {
         Some(at) if pin.starts_with("S[") => at <= bit,
@@ -369,7 +313,7 @@ fn ccu2c(pin: &str, out: &str) -> Option<u32> {
 }
 
 /// Reading at an address, port by port: `DOA` by `ADDRA`, `DPO` by `DPRA`, `SPO` and `O` by `A`.
-fn lut_ram(pin: &str, out: &str) -> Option<u32> {
+pub fn lut_ram(pin: &str, out: &str) -> Option<u32> {
     let plain = |name: &str| {
         name.split('[').next().unwrap_or(name).trim_end_matches(|c: char| c.is_ascii_digit()).to_string()
     };
