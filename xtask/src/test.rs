@@ -22,7 +22,7 @@ use crate::{cargo, check, foreign, instructions, loom, setup, workspace};
 /// Options of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Add what takes long: every configuration and bus, long soaks, Yosys proofs, and a board's bitstream (fetches 270 MB of tools)
+    /// Add what takes long: every configuration and bus, long soaks, Yosys proofs, and a board's bitstream (fetches 290 MB of tools)
     #[arg(long)]
     full: bool,
     /// Build and run only the tests of these areas, for the edit loop: no formatting, lints or checks

