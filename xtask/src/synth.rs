@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `synth`: what a card costs and how fast it is, with free tools.
 //!
-//! Two targets: `xcup`, UltraScale+, where Yosys maps and nobody places, so that the longest path counted in LUTs stands
-//! in for the clock; and `ecp5`, an LFE5UM5G-85F, where nextpnr places, twice ([`place`]), and routes and tells the clock.
+//! Two targets: `xcup`, UltraScale+, where Yosys maps and no free program places, so that the time of the paths is estimated
+//! before placement ([`timing`]); and `ecp5`, an LFE5UM5G-85F, where nextpnr places, twice ([`place`]), routes, and reports the clock.
 //!
 //! Totals come from a flattened run, the blocks from a second one that keeps modules, which is some per cent larger:
 //! there the tools cannot simplify across the modules' borders. For place-and-route the design sits in a shell of shift
 //! registers ([`shell`]), which the totals do not contain.
 
 mod budget;
+mod cells;
 mod order;
 mod path;
 mod shell;
+mod timing;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
@@ -20,6 +22,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use ferrowire_boards::Part;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::flow::place::{self, Design, Placed, Wishes};
 use crate::flow::stat::{Block, Cost, Stat};
@@ -44,6 +47,12 @@ pub struct Args {
     /// Leave the second run out, which gives the figures of each block
     #[arg(long)]
     no_blocks: bool,
+    /// Take the netlist of the run before, if neither the Verilog nor the way of mapping has changed since
+    #[arg(long)]
+    again: bool,
+    /// With xcup: the period of another clock than the core's; may be repeated
+    #[arg(long, value_name = "CLOCK=NS", value_parser = period)]
+    period: Vec<(String, f64)>,
     /// With ecp5: place, and estimate the clock from that, but leave routing out, which may take hours and is stopped where it gets no further
     #[arg(long)]
     no_route: bool,
@@ -60,7 +69,7 @@ pub struct Args {
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Target {
-    /// UltraScale+: cells and the longest path in LUTs
+    /// UltraScale+: cells, and the time of the paths as estimated before placement
     Xcup,
     /// ECP5, LFE5UM5G-85F: cells, the longest path in LUTs, and the clock after place-and-route
     Ecp5,
@@ -127,6 +136,12 @@ pub struct Report {
     pub total: Cost,
     pub longest_lut_path: u32,
     pub path: path::Path,
+    /// The longest path in ns, estimated before placement; of `xcup` alone, as the two below.
+    pub worst_ns: Option<f64>,
+    /// Cells at which paths end.
+    pub endpoints: Option<usize>,
+    /// Of these, those later than the period.
+    pub endpoints_over_period: Option<usize>,
     pub wanted_mhz: f64,
     /// What placed it.
     pub placer: Option<String>,
@@ -144,6 +159,22 @@ pub struct Report {
     pub blocks: Vec<Block>,
 }
 
+/// Which Verilog and script the netlist `flat.blif` is of, and what mapped it.
+const KEY: &str = "flat.key";
+/// The report of the estimate.
+const TIMING: &str = "timing.txt";
+
+/// A clock and its period.
+fn period(text: &str) -> Result<(String, f64), String> {
+    let (clock, ns) =
+        text.split_once('=').ok_or("a clock's net and its period in ns are wanted: rx_clk=3.103")?;
+    let ns: f64 = ns.parse().map_err(|error| format!("`{ns}` ns: {error}"))?;
+    if !(ns > 0.0 && ns.is_finite()) {
+        return Err(format!("a period of {ns} ns; it must be more than 0"));
+    }
+    Ok((clock.into(), ns))
+}
+
 /// What `ecp5` places into.
 const DEVICE: &str = "LFE5UM5G-85F-8BG756C";
 
@@ -159,7 +190,11 @@ pub fn run(args: &Args) -> Result<u8> {
     // What is wrong with the configuration is said before anything is fetched.
     let manifest = job.generate(args)?;
     setup::run(&setup::Args { synth: true, ..setup::Args::default() })?;
-    let flat = job.flat(&manifest, args.target == Target::Ecp5 && !args.no_place)?;
+    let flat = job.flat(&manifest, args.target == Target::Ecp5 && !args.no_place, args.again)?;
+    let late = match args.target {
+        Target::Xcup => Some(job.estimate(&name, &manifest, &flat.blif, args)?),
+        Target::Ecp5 => None,
+    };
     let blocks = if args.no_blocks { Vec::new() } else { job.blocks(&manifest.top)? };
     let wanted_mhz = f64::from(manifest.values.clock_khz) / 1000.0;
     let part = Part::parse(DEVICE).context("an unknown part")?;
@@ -181,7 +216,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let critical_path = routed.map(|routed| routed.critical);
     let clocks = [placed_mhz, fmax_mhz];
     let mut figures =
-        budget::figures(&name, args.target.name(), &flat.cost, flat.path.luts, clocks, wanted_mhz);
+        budget::figures(&name, args.target.name(), &flat.cost, flat.path.luts, late, clocks, wanted_mhz);
     figures.extend(contested_wires.map(budget::contested));
     let slow = || clock.or(placed_clock).filter(|clock| clock.missed()).map(|clock| clock.to_string());
     let over = || figures.iter().find_map(budget::Figure::missed);
@@ -197,6 +232,9 @@ pub fn run(args: &Args) -> Result<u8> {
         total: flat.cost,
         longest_lut_path: flat.path.luts,
         path: flat.path,
+        worst_ns: late.map(|late| (late.worst_ns * 1000.0).round() / 1000.0),
+        endpoints: late.map(|late| late.endpoints),
+        endpoints_over_period: late.map(|late| late.over),
         wanted_mhz,
         seed,
         placer,
@@ -239,6 +277,7 @@ struct Job {
 
 struct Flat {
     tool: String,
+    blif: String,
     cost: Cost,
     path: path::Path,
 }
@@ -261,17 +300,65 @@ impl Job {
         Ok(format!("{}hierarchy -check -top {top}\n{synth}\n", self.flow.read_verilog()?))
     }
 
-    fn flat(&self, manifest: &Manifest, place: bool) -> Result<Flat> {
+    fn flat(&self, manifest: &Manifest, place: bool, again: bool) -> Result<Flat> {
         let top = &manifest.top;
         let mut script = self.map(top, true)?;
-        script += "tee -q -o flat-stat.json stat -json\nwrite_blif flat.blif\n";
+        // Parameters say which registers a block RAM has.
+        let params = if self.target == Target::Xcup { "-param " } else { "" };
+        script += &format!("tee -q -o flat-stat.json stat -json\nwrite_blif {params}flat.blif\n");
         if place {
             script += "write_json flat.json\n";
         }
-        let tool = self.flow.yosys("flat", "mapping, flattened", &script)?;
+        let key = self.key(&script)?;
+        let tool = match self.mapped(&key).filter(|_| again) {
+            Some(tool) => {
+                eprintln!("the netlist is that of the run before");
+                tool
+            }
+            None => {
+                workspace::remove_old(&self.flow.work.join(KEY))?;
+                let tool = self.flow.yosys("flat", "mapping, flattened", &script)?;
+                self.flow.write(KEY, &format!("{key}\n{tool}\n"))?;
+                tool
+            }
+        };
         let blif = self.flow.read("flat.blif")?;
         let cost = Stat::read(&self.flow.read("flat-stat.json")?, &blif)?.total(top)?;
-        Ok(Flat { tool, cost, path: path::longest(&blif)? })
+        Ok(Flat { tool, cost, path: path::longest(&blif)?, blif })
+    }
+
+    /// What a netlist depends on: the script and the Verilog.
+    fn key(&self, script: &str) -> Result<String> {
+        let mut hasher = Sha256::new();
+        hasher.update(script);
+        for module in self.flow.modules()? {
+            hasher.update(self.flow.read(&format!("rtl/{module}.v"))?);
+        }
+        Ok(format!("{:x}", hasher.finalize()))
+    }
+
+    /// What has mapped the netlist that is there, if that is of this key.
+    fn mapped(&self, key: &str) -> Option<String> {
+        let known = self.flow.read(KEY).ok()?;
+        let (of, tool) = known.trim_end().split_once('\n')?;
+        (of == key).then(|| tool.to_string())
+    }
+
+    /// The time of the paths; its report goes beside the netlist.
+    fn estimate(&self, name: &str, manifest: &Manifest, blif: &str, args: &Args) -> Result<timing::Late> {
+        eprintln!("estimating the time of the paths ...");
+        let mut verilog = Vec::new();
+        for module in self.flow.modules()? {
+            verilog.push(self.flow.read(&format!("rtl/{module}.v"))?);
+        }
+        let sources = timing::Sources::read(&manifest.top, verilog.iter().map(String::as_str));
+        let core = 1e6 / f64::from(manifest.values.clock_khz); // no clock is wanted of a card with 0
+        let periods = timing::Periods { core, others: args.period.iter().cloned().collect() };
+        let estimate =
+            timing::estimate(&format!("{name} on {}", self.target.name()), blif, &sources, &periods)?;
+        self.flow.write(TIMING, &estimate.text)?;
+        eprintln!("{}", self.flow.work.join(TIMING).display());
+        Ok(estimate.late)
     }
 
     fn blocks(&self, top: &str) -> Result<Vec<Block>> {
@@ -341,6 +428,15 @@ fn table(out: &mut impl Write, report: &Report) -> std::io::Result<()> {
         "\nlongest path: {} LUTs, {} -> {}",
         report.longest_lut_path, report.path.from, report.path.to
     )?;
+    if let (Some(ns), Some(all), Some(over)) =
+        (report.worst_ns, report.endpoints, report.endpoints_over_period)
+    {
+        let period = 1000.0 / report.wanted_mhz;
+        writeln!(
+            out,
+            "estimated before placement: {ns:.2} ns, wanted {period:.2} ns; {over} of {all} endpoints over their period"
+        )?;
+    }
     for (when, mhz) in [("placed", report.placed_mhz), ("routed", report.fmax_mhz)] {
         if let (Some(mhz), Some(placer)) = (mhz, &report.placer) {
             writeln!(out, "clock, {when} by {placer}: {mhz:.1} MHz, wanted {:.1} MHz", report.wanted_mhz)?;
@@ -364,5 +460,30 @@ mod tests {
     fn results_are_named_after_the_configuration_and_what_is_set() {
         assert_eq!(name("hdl/configs/my.toml", &["qps=64".into()]), "my+qps=64");
         assert_eq!(name("generic-8b", &[]), "generic-8b");
+    }
+
+    #[test]
+    fn a_netlist_is_taken_again_while_verilog_and_script_are_the_same() {
+        let work = workspace::target().join(format!("tmp/again-{}", std::process::id()));
+        let job = Job { flow: Flow::new(work.join("flow")).unwrap(), target: Target::Xcup };
+        std::fs::create_dir_all(job.flow.work.join("rtl")).unwrap();
+        job.flow.write("rtl/files.f", "a.v\n").unwrap();
+        job.flow.write("rtl/a.v", "module a;").unwrap();
+        let key = job.key("map").unwrap();
+        assert_eq!(job.mapped(&key), None);
+        job.flow.write(KEY, &format!("{key}\nYosys 0.70\n")).unwrap();
+        assert_eq!(job.mapped(&job.key("map").unwrap()).as_deref(), Some("Yosys 0.70"));
+        assert_eq!(job.mapped(&job.key("map otherwise").unwrap()), None);
+        job.flow.write("rtl/a.v", "module a; wire b;").unwrap();
+        assert_eq!(job.mapped(&job.key("map").unwrap()), None);
+        workspace::remove_folder(&work).unwrap();
+    }
+
+    #[test]
+    fn a_period_has_a_clock_and_a_positive_number() {
+        assert_eq!(period("rx_clk=3.103"), Ok(("rx_clk".to_string(), 3.103)));
+        for wrong in ["rx_clk", "rx_clk=fast", "rx_clk=0", "rx_clk=-1", "rx_clk=inf"] {
+            assert!(period(wrong).is_err(), "{wrong}");
+        }
     }
 }

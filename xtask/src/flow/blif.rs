@@ -68,12 +68,15 @@ impl<'a> Blif<'a> {
                 }
                 ".subckt" | ".gate" => {
                     let kind = words.next().context("a cell without a type")?;
-                    let pin = |word: &'a str| word.split_once('=').with_context(|| format!("cell {kind}: {word}"));
+                    let pin =
+                        |word: &'a str| word.split_once('=').with_context(|| format!("cell {kind}: {word}"));
                     let pins = words.map(pin).collect::<Result<_>>()?;
                     model.cells.push(Cell { kind, pins, params: Vec::new() });
                 }
                 ".param" => {
-                    if let (Some(name), Some(value), Some(cell)) = (words.next(), words.next(), model.cells.last_mut()) {
+                    if let (Some(name), Some(value), Some(cell)) =
+                        (words.next(), words.next(), model.cells.last_mut())
+                    {
                         cell.params.push((name, value));
                     }
                 }

@@ -98,6 +98,9 @@ fn mapped(facts: &Facts, report: &synth::Report) -> Markup {
             "Longest path: " b { (report.longest_lut_path) " LUTs" } ", " code { (report.path.from) } " to " code { (report.path.to) } ". "
             span.note { (tools.join(", ")) ", layout " code { (report.layout_hash) } }
         }
+        @if let (Some(ns), Some(all), Some(over)) = (report.worst_ns, report.endpoints, report.endpoints_over_period) {
+            p { "Estimated before placement: " b { (format!("{ns:.2} ns")) } ", " (over) " of " (all) " endpoints over the period." }
+        }
         @if let Some(mhz) = report.fmax_mhz.or(report.placed_mhz) {
             @let when = if report.fmax_mhz.is_some() { "routed" } else { "placed" };
             (clocks(when, &[Clock { name: "clk".into(), mhz, wanted_mhz: report.wanted_mhz }]))

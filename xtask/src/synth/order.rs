@@ -48,7 +48,9 @@ pub fn order(names: &[impl AsRef<str>], arcs: &[(u32, u32)]) -> Result<Vec<u32>>
 fn around<'a>(names: &'a [impl AsRef<str>], arcs: &[(u32, u32)], waiting: &[u32]) -> Vec<&'a str> {
     // Whatever waits is in a loop or after one, so of each net that waits a net before it waits, too.
     let mut before: Vec<Option<u32>> = vec![None; names.len()];
-    for (from, to) in arcs.iter().filter(|(from, to)| waiting[*from as usize] > 0 && waiting[*to as usize] > 0) {
+    for (from, to) in
+        arcs.iter().filter(|(from, to)| waiting[*from as usize] > 0 && waiting[*to as usize] > 0)
+    {
         before[*to as usize] = Some(*from);
     }
     let mut seen = vec![false; names.len()];

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, HashMap};
 use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
 
+use super::cells::{carry, lut_ram};
 use super::order::order;
 use crate::flow::blif::{self, Blif, Model};
 
@@ -237,7 +238,7 @@ impl Netlist {
 }
 
 /// Whether paths that go through the cell may also end in it: memory in LUTs.
-pub fn writes(cell: &str) -> bool {
+fn writes(cell: &str) -> bool {
     cell == "TRELLIS_DPR16X4"
         || cell.starts_with("SRL")
         || cell.starts_with("RAM") && !cell.starts_with("RAMB")
@@ -274,31 +275,16 @@ fn through(cell: &str) -> Option<Through> {
         }
         "MUXF7" | "MUXF8" | "MUXF9" => |pin, out| (out == "O" && pin != "O").then_some(0),
         "PFUMX" | "L6MUX21" => |pin, out| (out == "Z" && pin != "Z").then_some(0),
-        "CARRY4" | "CARRY8" => carry,
+        "CARRY4" | "CARRY8" => |pin, out| carry(pin, out).then_some(0),
         "CCU2C" => ccu2c,
         "TRELLIS_DPR16X4" => |pin, out| (out.starts_with("DO") && pin.starts_with("RAD")).then_some(1),
         "SRL16E" | "SRLC16E" | "SRLC32E" => |pin, out| (out == "Q" && pin.starts_with('A')).then_some(1),
-        _ if cell.starts_with("RAM") && !cell.starts_with("RAMB") => lut_ram,
+        _ if cell.starts_with("RAM") && !cell.starts_with("RAMB") => {
+            |pin, out| lut_ram(pin, out).then_some(1)
+        }
         _ => return None,
     };
     Some(of)
-}
-
-/// The number in `S[3]`.
-pub fn index(pin: &str) -> Option<u32> {
-    pin.split_once('[')?.1.strip_suffix(']')?.parse().ok()
-}
-
-/// Bit `i` of the sum depends on `S[i]`, and on `S` and `DI` below it; bit `i` of the carry also on `DI[i]`.
-pub fn carry(pin: &str, out: &str) -> Option<u32> {
-    let bit = index(out).filter(|_| out.starts_with("O[") || out.starts_with("CO["))?;
-    let depends = match index(pin) {
-        Some(at) if pin.starts_with("S[") => at <= bit,
-        Some(at) if pin.starts_with("DI[") => at < bit || at == bit && out.starts_with("CO["),
-        None => pin == "CI" || pin == "CYINIT" || pin == "CI_TOP" && bit >= 4,
-        _ => false,
-    };
-    depends.then_some(0)
 }
 
 fn ccu2c(pin: &str, out: &str) -> Option<u32> {
@@ -310,20 +296,6 @@ fn ccu2c(pin: &str, out: &str) -> Option<u32> {
         "S1" | "COUT" => operand.then_some(1),
         _ => None,
     }
-}
-
-/// Reading at an address, port by port: `DOA` by `ADDRA`, `DPO` by `DPRA`, `SPO` and `O` by `A`.
-pub fn lut_ram(pin: &str, out: &str) -> Option<u32> {
-    let plain = |name: &str| {
-        name.split('[').next().unwrap_or(name).trim_end_matches(|c: char| c.is_ascii_digit()).to_string()
-    };
-    let (pin, out) = (plain(pin), plain(out));
-    let reads = match out.as_str() {
-        "SPO" | "O" => pin == "A",
-        "DPO" => pin == "DPRA",
-        _ => out.strip_prefix("DO").is_some_and(|port| pin.strip_prefix("ADDR") == Some(port)),
-    };
-    reads.then_some(1)
 }
 
 #[cfg(test)]
