@@ -49,7 +49,7 @@ fn period(mhz: f64) -> f64 {
 
 /// What the estimate of `generic-64b` may come to: today's values, rounded up a little, so that no change makes it worse unnoticed. The target is
 /// a period of 4.0 ns and no endpoint over it.
-const WORST_NS: f64 = 7.2;
+const WORST_NS: f64 = 7.5;
 const OVER_PERIOD: f64 = 15_100.0;
 
 /// The figures of a card. `name`: its configuration with what is set over it; the budgets of cells and of the estimate are those of `generic-64b` as it
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn cells_have_budgets_in_the_built_in_card_alone_and_what_is_over_one_is_told() {
         let cost = Cost { lut: 60_001, ff: 5, bram18: Some(900), ..Cost::default() };
-        let late = Late { worst_ns: 7.25, endpoints: 44_700, over: 15_000 };
+        let late = Late { worst_ns: 7.55, endpoints: 44_700, over: 15_000 };
         let of = |name: &str| figures(name, "xcup", &cost, 12, Some(late), [None, None], 250.0);
         let large = of("generic-64b");
         assert_eq!(
@@ -136,7 +136,7 @@ mod tests {
             missed,
             [
                 "lut is 60001 LUT, at most 60000 are wanted",
-                "worst_ns is 7.25 ns before placement, at most 7.2 are wanted"
+                "worst_ns is 7.55 ns before placement, at most 7.5 are wanted"
             ]
         );
         assert_eq!((large[1].met, large[2].met, large[5].met), (None, None, Some(true)));
