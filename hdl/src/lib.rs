@@ -9,6 +9,7 @@ pub mod choice;
 pub mod completer;
 pub mod config;
 pub mod context;
+pub mod engine;
 #[cfg(test)]
 mod engines_test;
 pub mod fields;

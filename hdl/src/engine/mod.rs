@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Templates of which blocks are made.
+
+mod table;
+
+pub use table::{Shape, Source, Table, Verdict, Visit};
