@@ -65,7 +65,7 @@ pub fn figures(
 ) -> Vec<Figure> {
     let large = (name, target) == ("generic-64b", "xcup");
     let mut figures = vec![
-        Figure::new("lut", cost.lut as f64, "LUT", large.then_some(60_000.0)),
+        Figure::new("lut", cost.lut as f64, "LUT", large.then_some(60_300.0)),
         Figure::new("ff", cost.ff as f64, "FF", None),
         Figure::new("longest_lut_path", path.into(), "LUT levels", None),
     ];
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn cells_have_budgets_in_the_built_in_card_alone_and_what_is_over_one_is_told() {
-        let cost = Cost { lut: 60_001, ff: 5, bram18: Some(900), ..Cost::default() };
+        let cost = Cost { lut: 60_301, ff: 5, bram18: Some(900), ..Cost::default() };
         let late = Late { worst_ns: 7.55, endpoints: 44_700, over: 15_000 };
         let of = |name: &str| figures(name, "xcup", &cost, 12, Some(late), [None, None], 250.0);
         let large = of("generic-64b");
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(
             missed,
             [
-                "lut is 60001 LUT, at most 60000 are wanted",
+                "lut is 60301 LUT, at most 60300 are wanted",
                 "worst_ns is 7.55 ns before placement, at most 7.5 are wanted"
             ]
         );
