@@ -16,6 +16,7 @@ use ferrowire_boards::{Alveo, Board, ALVEOS, BUILT_IN};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::flow::blif::Blif;
 use crate::flow::place::{self, Design, Placed, Wishes};
 use crate::flow::stat::{Cost, Stat};
 use crate::flow::{Clock, Critical, Flow, Manifest, Usage};
@@ -218,7 +219,8 @@ fn map(flow: &Flow, manifest: &Manifest) -> Result<(String, Cost)> {
         flow.ecp5(top, true)?
     );
     let tool = flow.yosys("map", "mapping", &script)?;
-    let cost = Stat::read(&flow.read("mapped-stat.json")?, &flow.read("mapped.blif")?)?.total(top)?;
+    let netlist = flow.read_netlist("mapped.blif")?;
+    let cost = Stat::read(&flow.read("mapped-stat.json")?, &Blif::read(&netlist)?)?.total(top)?;
     Ok((tool, cost))
 }
 

@@ -90,6 +90,11 @@ impl Flow {
         fs::read_to_string(self.work.join(name)).with_context(|| format!("reading {name}"))
     }
 
+    /// A BLIF file of the folder, for [`blif::Blif::read`].
+    pub fn read_netlist(&self, name: &str) -> Result<String> {
+        Ok(blif::join(&self.read(name)?))
+    }
+
     /// Writes a file of the folder.
     pub fn write(&self, name: &str, text: &str) -> Result<()> {
         fs::write(self.work.join(name), text).with_context(|| format!("writing {name}"))

@@ -24,6 +24,7 @@ use ferrowire_boards::Part;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::flow::blif::Blif;
 use crate::flow::place::{self, Design, Placed, Wishes};
 use crate::flow::stat::{Block, Cost, Stat};
 use crate::flow::{slowest, Critical, Flow, Manifest};
@@ -190,11 +191,8 @@ pub fn run(args: &Args) -> Result<u8> {
     // What is wrong with the configuration is said before anything is fetched.
     let manifest = job.generate(args)?;
     setup::run(&setup::Args { synth: true, ..setup::Args::default() })?;
-    let flat = job.flat(&manifest, args.target == Target::Ecp5 && !args.no_place, args.again)?;
-    let late = match args.target {
-        Target::Xcup => Some(job.estimate(&name, &manifest, &flat.blif, args)?),
-        Target::Ecp5 => None,
-    };
+    let flat = job.flat(&name, &manifest, args)?;
+    let late = flat.late;
     let blocks = if args.no_blocks { Vec::new() } else { job.blocks(&manifest.top)? };
     let wanted_mhz = f64::from(manifest.values.clock_khz) / 1000.0;
     let part = Part::parse(DEVICE).context("an unknown part")?;
@@ -277,9 +275,10 @@ struct Job {
 
 struct Flat {
     tool: String,
-    blif: String,
     cost: Cost,
     path: path::Path,
+    /// Of a target without a placer.
+    late: Option<timing::Late>,
 }
 
 impl Job {
@@ -300,17 +299,17 @@ impl Job {
         Ok(format!("{}hierarchy -check -top {top}\n{synth}\n", self.flow.read_verilog()?))
     }
 
-    fn flat(&self, manifest: &Manifest, place: bool, again: bool) -> Result<Flat> {
+    fn flat(&self, name: &str, manifest: &Manifest, args: &Args) -> Result<Flat> {
         let top = &manifest.top;
         let mut script = self.map(top, true)?;
         // Parameters say which registers a block RAM has.
         let params = if self.target == Target::Xcup { "-param " } else { "" };
         script += &format!("tee -q -o flat-stat.json stat -json\nwrite_blif {params}flat.blif\n");
-        if place {
+        if self.target == Target::Ecp5 && !args.no_place {
             script += "write_json flat.json\n";
         }
         let key = self.key(&script)?;
-        let tool = match self.mapped(&key).filter(|_| again) {
+        let tool = match self.mapped(&key).filter(|_| args.again) {
             Some(tool) => {
                 eprintln!("the netlist is that of the run before");
                 tool
@@ -322,9 +321,14 @@ impl Job {
                 tool
             }
         };
-        let blif = self.flow.read("flat.blif")?;
+        let netlist = self.flow.read_netlist("flat.blif")?;
+        let blif = Blif::read(&netlist)?;
         let cost = Stat::read(&self.flow.read("flat-stat.json")?, &blif)?.total(top)?;
-        Ok(Flat { tool, cost, path: path::longest(&blif)?, blif })
+        let late = match self.target {
+            Target::Xcup => Some(self.estimate(name, manifest, &blif, args)?),
+            Target::Ecp5 => None,
+        };
+        Ok(Flat { tool, cost, path: path::longest(&blif)?, late })
     }
 
     /// What a netlist depends on: the script and the Verilog.
@@ -345,7 +349,13 @@ impl Job {
     }
 
     /// The time of the paths; its report goes beside the netlist.
-    fn estimate(&self, name: &str, manifest: &Manifest, blif: &str, args: &Args) -> Result<timing::Late> {
+    fn estimate(
+        &self,
+        name: &str,
+        manifest: &Manifest,
+        blif: &Blif<'_>,
+        args: &Args,
+    ) -> Result<timing::Late> {
         eprintln!("estimating the time of the paths ...");
         let mut verilog = Vec::new();
         for module in self.flow.modules()? {
@@ -365,7 +375,8 @@ impl Job {
         let mut script = self.map(top, false)?;
         script += "tee -q -o blocks-stat.json stat -json\nwrite_blif blocks.blif\n";
         self.flow.yosys("blocks", "mapping, block by block", &script)?;
-        let blif = self.flow.read("blocks.blif")?;
+        let netlist = self.flow.read_netlist("blocks.blif")?;
+        let blif = Blif::read(&netlist)?;
         let mut blocks = Stat::read(&self.flow.read("blocks-stat.json")?, &blif)?.blocks(top)?;
         let paths = path::by_block(&blif)?;
         for block in &mut blocks {

@@ -11,7 +11,7 @@ use ferrowire_boards::nextpnr::CROWDED;
 use ferrowire_boards::Part;
 use serde::{Deserialize, Serialize};
 
-use super::blif::{self, Blif, Cell};
+use super::blif::{Blif, Cell};
 
 /// What `stat -json` writes.
 #[derive(Deserialize)]
@@ -100,9 +100,9 @@ pub struct Block {
 
 impl Stat {
     /// Yosys's statistics, of the netlist `blif`.
-    pub fn read(text: &str, blif: &str) -> Result<Stat> {
+    pub fn read(text: &str, blif: &Blif<'_>) -> Result<Stat> {
         let mut stat = Self::parse(text).context("reading Yosys's statistics")?;
-        stat.idle = idle(blif)?;
+        stat.idle = idle(blif);
         Ok(stat)
     }
 
@@ -215,9 +215,7 @@ impl Stat {
 
 /// Of each module in a netlist, the LUTs of its LUT RAMs whose outputs go nowhere. Outputs are `DOA` to `DOH`, of one bit or two; the
 /// last port's address is that of the write.
-fn idle(blif: &str) -> Result<BTreeMap<String, u64>> {
-    let joined = blif::join(blif);
-    let blif = Blif::read(&joined)?;
+fn idle(blif: &Blif<'_>) -> BTreeMap<String, u64> {
     let luts = |cell: &Cell<'_>| match cell.kind {
         "RAM32M" | "RAM64M" => 4,
         "RAM32M16" | "RAM64M8" => 8,
@@ -245,7 +243,7 @@ fn idle(blif: &str) -> Result<BTreeMap<String, u64>> {
         });
         (model.name.to_string(), spare.sum())
     });
-    Ok(idle.collect())
+    idle.collect()
 }
 
 #[cfg(test)]
@@ -259,7 +257,7 @@ mod tests {
             .subckt LUT2 I0=b I1=a O=y\n\
             .subckt RAM32M16 DOA[0]=p DOA[1]=q DOB[0]=r DOB[1]=s\n.names q z\n1 1\n.end\n";
         // A and B of the first, A of the second.
-        assert_eq!(idle(blif).unwrap(), BTreeMap::from([("top".to_string(), 5 + 6)]));
+        assert_eq!(idle(&Blif::read(blif).unwrap()), BTreeMap::from([("top".to_string(), 5 + 6)]));
     }
 
     const STAT: &str = r#"{ "modules": {

@@ -52,8 +52,9 @@ fn period(mhz: f64) -> f64 {
 const WORST_NS: f64 = 7.5;
 const OVER_PERIOD: f64 = 15_100.0;
 
-/// The figures of a card. `name`: its configuration with what is set over it; the budgets of cells and of the estimate are those of `generic-64b` as it
-/// is built in, that of the clock is each configuration's own. `late`: as estimated before placement. `clocks`: as estimated behind placing, and as routed.
+/// The figures of a card. `name` is its configuration with the fields that are set over it. Cells and the estimate have budgets if the card is
+/// `generic-64b` as it is built in; the clock's budget is the one that the configuration wants. `late` is the estimate before placement.
+/// `clocks` are the estimate after placing, and the clock after routing.
 pub fn figures(
     name: &str,
     target: &str,

@@ -44,8 +44,8 @@ struct Arc {
 /// The longest path of a design.
 ///
 /// # Errors
-/// What is not BLIF as Yosys writes it, a cell that is not known here, a loop.
-pub fn longest(blif: &str) -> Result<Path> {
+/// A cell that is not known here, a loop.
+pub fn longest(blif: &Blif<'_>) -> Result<Path> {
     let mut all = by_block(blif)?;
     all.remove("").context("the netlist is empty")
 }
@@ -55,9 +55,7 @@ pub fn longest(blif: &str) -> Result<Path> {
 ///
 /// # Errors
 /// Those of [`longest`].
-pub fn by_block(blif: &str) -> Result<BTreeMap<String, Path>> {
-    let joined = blif::join(blif);
-    let blif = Blif::read(&joined)?;
+pub fn by_block(blif: &Blif<'_>) -> Result<BTreeMap<String, Path>> {
     let models = blif.by_name();
     let top = blif.models.first().context("the netlist is empty")?;
     let mut all = Netlist::default();
@@ -301,6 +299,14 @@ fn ccu2c(pin: &str, out: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn longest(text: &str) -> Result<Path> {
+        super::longest(&Blif::read(&blif::join(text))?)
+    }
+
+    fn by_block(text: &str) -> Result<BTreeMap<String, Path>> {
+        super::by_block(&Blif::read(&blif::join(text))?)
+    }
 
     #[test]
     fn luts_between_flip_flops_are_counted() {

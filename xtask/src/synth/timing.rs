@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 
-use crate::flow::blif::{self, Blif};
+use crate::flow::blif::Blif;
 use delays::Delays;
 use netlist::{Net, Netlist};
 use report::Report;
@@ -60,13 +60,11 @@ pub struct Estimate {
     pub text: String,
 }
 
-/// Estimates a flat netlist, the first module of the text.
+/// Estimates a flat netlist, the first module of the file.
 ///
 /// # Errors
 /// A cell that is not known, a loop.
-pub fn estimate(title: &str, text: &str, sources: &Sources, periods: &Periods) -> Result<Estimate> {
-    let joined = blif::join(text);
-    let blif = Blif::read(&joined)?;
+pub fn estimate(title: &str, blif: &Blif<'_>, sources: &Sources, periods: &Periods) -> Result<Estimate> {
     let delays = Delays::read()?;
     let netlist = Netlist::read(blif.models.first().context("the netlist is empty")?, &delays)?;
     let walk = Walk::new(&netlist, delays)?;

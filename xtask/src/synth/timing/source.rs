@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which block and which line a net of a flat netlist comes from.
 //!
-//! Yosys joins the instances' names and a signal's by dots. `autoname` calls a net without a name after a neighbour, with the cells
-//! and pins on the way in capitals behind it; no name of ours has capitals. The Verilog says where each signal was declared.
+//! Yosys joins the names of the instances and of the signal by dots. `autoname` names a net that has no name: it takes the name of a
+//! neighbour, and appends the cells and pins between the two, in capitals. No name of ours has capitals. The Verilog says where each
+//! signal was declared.
 
 use std::collections::HashMap;
 
@@ -106,7 +107,7 @@ fn declared<'l>(words: &[&'l str]) -> Option<&'l str> {
     Some(name.trim_end_matches(';'))
 }
 
-/// A name without what `autoname` has put behind it.
+/// A name without what `autoname` has appended.
 fn plain(name: &str) -> &str {
     let mut end = 0;
     for part in name.split('_') {

@@ -4,7 +4,12 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::*;
+use crate::flow::blif;
 use crate::workspace;
+
+fn estimate(title: &str, text: &str, sources: &Sources, periods: &Periods) -> Result<Estimate> {
+    super::estimate(title, &Blif::read(&blif::join(text))?, sources, periods)
+}
 
 fn late(blif: &str, core: f64) -> Late {
     let periods = Periods { core, others: BTreeMap::new() };

@@ -7,7 +7,7 @@
 use anyhow::Result;
 
 use super::delays::Delays;
-use super::netlist::{Arc, Net, Netlist};
+use super::netlist::{Arc, End, Net, Netlist};
 use crate::synth::order::order;
 
 /// When a path from one clock, or from the ports, comes to each net.
@@ -113,6 +113,11 @@ impl<'n, 'a> Walk<'n, 'a> {
         self.delays.net(self.netlist.loads[net as usize])
     }
 
+    /// When a path comes to an end, with set-up and uncertainty. Minus infinity where none comes.
+    fn at(&self, front: &Front, end: &End) -> f64 {
+        front.ns[end.net as usize] + self.net(end.net) + end.setup + self.delays.uncertainty
+    }
+
     /// The endpoints that a path of their own clock or of a port comes to, each with the longest one.
     pub fn endpoints(&self) -> Vec<Longest> {
         let ports = self.fronts.len() - 1;
@@ -121,10 +126,7 @@ impl<'n, 'a> Walk<'n, 'a> {
             let clock = self.netlist.points[end.point as usize].clock;
             let own = self.clocks.iter().position(|known| *known == clock);
             for front in own.into_iter().chain([ports]) {
-                let ns = self.fronts[front].ns[end.net as usize]
-                    + self.net(end.net)
-                    + end.setup
-                    + self.delays.uncertainty;
+                let ns = self.at(&self.fronts[front], end);
                 let known = &mut longest[end.point as usize];
                 if ns.is_finite() && known.is_none_or(|known| ns > known.ns) {
                     *known = Some(Longest { ns, point: end.point, end: number as u32, front });
@@ -137,15 +139,11 @@ impl<'n, 'a> Walk<'n, 'a> {
     /// What comes from another clock, by pairs of clocks.
     pub fn crossings(&self) -> Vec<Crossing> {
         let mut crossings = Vec::new();
-        for (front, from) in self.clocks.iter().enumerate() {
+        for (front, from) in self.fronts.iter().zip(&self.clocks) {
             let mut worst = vec![f64::NEG_INFINITY; self.netlist.points.len()];
             for end in &self.netlist.ends {
-                let there = self.fronts[front].ns[end.net as usize]
-                    + self.net(end.net)
-                    + end.setup
-                    + self.delays.uncertainty;
                 let worst = &mut worst[end.point as usize];
-                *worst = worst.max(there);
+                *worst = worst.max(self.at(front, end));
             }
             for to in self.clocks.iter().filter(|to| *to != from) {
                 let reached = self
