@@ -206,10 +206,8 @@ pub fn cq(
     );
     let created = m.delay("created", &Forget { valid: create.enable, row: create.index });
     let armed = gather(&m.label("arming"), cfg.cqs, arms, created.clone());
-    // The line forgets with a CQ's life, but not what is on offer: this asks for nothing any more.
-    let stale = m.reg("stale", 1).reset(0);
-    let expires = created.valid & armed.valid & armed.row.eq(created.row);
-    m.set(&stale, (stale | expires) & !armed.fire());
+    // What is on offer when its CQ's life ends asks for nothing any more.
+    let outdated = created.outdates(m, &armed);
     // A CQ that moderation asks for: before the others, for each such look uses an arming up or has cost a command.
     let waits =
         m.wire_of("waits", &TableWrite { enable: bits(1), index: bits(cfg.cq_bits()), entry: bits(1) });
@@ -249,7 +247,7 @@ pub fn cq(
     });
     m.when(looks, |m| {
         m.set(&held.cq, looked_row);
-        m.set(&arming, armed.flags & !(moderated.looks.valid | stale).repeat(ASKS));
+        m.set(&arming, armed.flags & !(moderated.looks.valid | outdated).repeat(ASKS));
         m.set(&late, moderated.looks.valid & moderated.looks.flags);
         m.set(&looking, 1);
         m.set(&looks_next, 0);

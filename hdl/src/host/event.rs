@@ -216,10 +216,7 @@ pub fn event(
     let flagged = arbiter(&m.label("flagged"), &|_: &Flagged| lit(1, 1), vec![notices, back.clone()]);
     let forget = Forget { valid: cqs.enable, row: cqs.index };
     let told = gather(&m.label("notices"), cfg.cqs, flagged, forget.clone());
-    // The line forgets, but not what is on offer.
-    let stale = m.reg("stale", 1).reset(0);
-    let expires = forget.valid & told.valid & told.row.eq(forget.row);
-    m.set(&stale, (stale | expires) & !told.fire());
+    let outdated = forget.outdates(m, &told);
     let report = arbiter(&m.label("reports"), &|_: &Report| lit(1, 1), reports);
     let report = breath(&m.label("report"), cfg.unhurried(), report);
     let reported = report.valid & lit(1, cfg.unhurried());
@@ -249,7 +246,7 @@ pub fn event(
     // The CQ's life has ended since it was on offer.
     let ended = m.reg("ended", 1).no_reset();
     let ends = cqs.enable & cqs.index.eq(held.row);
-    m.when(told.fire(), |m| m.set(&ended, stale | expires)).otherwise_when(ends, |m| m.set(&ended, 1));
+    m.when(told.fire(), |m| m.set(&ended, outdated)).otherwise_when(ends, |m| m.set(&ended, 1));
     let look = state.is(State::Look);
     let to_reports = !of_cq | (own.eq(0) & !of_entry);
     let target = to_reports.then(reports_to, own);

@@ -15,7 +15,7 @@
 //! cycle in which it comes, or a cycle later where `forget` comes in the same. Rows leave in the order of their first flags, with
 //! all flags that came until then; what comes while a row is on offer waits behind.
 //!
-//! `forget` takes a row's flags back, except those on offer; a row without flags does not leave.
+//! `forget` takes a row's flags back, except those on offer ([`Forget::outdates`]); a row without flags does not leave.
 //!
 //! One row a cycle in, and one every other cycle out while none comes in; latency 3. The flags of each row, and whether it waits,
 //! lie in LUT RAM, the line in block RAM. Reset empties all; the input waits for as many cycles as there are rows, in which
@@ -54,6 +54,14 @@ impl Forget {
     pub fn nothing(rows: u32) -> Self {
         let width = clog2(u64::from(rows));
         Forget { valid: lit(1, 0), row: lit(width, 0) }
+    }
+
+    /// Whether what is on offer has been forgotten since it was offered, or is in this cycle. A [`gather`] does not take an offer back.
+    pub fn outdates(&self, m: &Scope, offer: &Stream<Flagged>) -> Sig {
+        let was = m.reg("outdated", 1).reset(0);
+        let outdated = was | (self.valid & offer.valid & offer.row.eq(self.row));
+        m.set(&was, outdated & !offer.fire());
+        outdated
     }
 }
 
