@@ -325,6 +325,11 @@ impl World {
         self.run_until(CSR_LIMIT, |world| world.card(card).pcie_idle()) && in_time && self.failed.is_none()
     }
 
+    /// Frames that all links have taken so far.
+    pub fn frames(&self) -> u64 {
+        self.wires.iter().map(|wire| wire.link.frames()).sum()
+    }
+
     /// Whether neither links nor their ends have frames under way.
     pub fn wires_idle(&self) -> bool {
         self.wires.iter().all(|wire| wire.link.idle()) && !self.peers.iter().any(|far| far.peer.waits())

@@ -123,8 +123,8 @@ impl Device {
         }
     }
 
-    /// The client has left: the card is as after power-on, and reaches nothing. As a system does, first the card is no bus master any more, so that
-    /// it begins nothing, and then it is reset.
+    /// The client has left: the card is as after power-on, and reaches nothing. As a system does, this first turns bus mastering off, so that the
+    /// card begins nothing, and then resets the card.
     ///
     /// # Errors
     /// The card does not answer.
@@ -132,7 +132,7 @@ impl Device {
         self.config = ConfigSpace::new(self.msix.count());
         self.msix = Msix::new(self.msix.count(), cards.has_msix());
         self.apply(cards)?;
-        cards.settle(self.card);
+        cards.settle();
         self.renew(cards)?;
         self.refusals = Refusals::since(cards.refused(self.card));
         cards.memory(self.card, |map| self.memory.clear(map));

@@ -57,8 +57,8 @@ fn a_client_may_die_at_any_moment_and_the_next_has_the_whole_card() {
     }
 }
 
-/// The completion of a message that nobody acknowledges says that the card has it. A program that ends then has sent it, for a system takes far longer to
-/// take a device back than the card to send a frame.
+/// UC has no acknowledgements: a message completes when the card has read it, before its last packet leaves. The card still sends that packet if the
+/// program ends at once, because a system resets a device much later.
 #[test]
 fn what_has_completed_is_on_the_wire_though_its_program_ends_at_once() {
     for kind in KINDS {

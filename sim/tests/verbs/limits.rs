@@ -12,7 +12,7 @@ use ferrowire::vfio_user::{Message, Stream};
 use rustix::process::Signal;
 
 use super::{run_of, Rig};
-use crate::socket::rig::{connect, Server};
+use crate::socket::rig::connect;
 
 #[track_caller]
 fn run(case: &str) -> String {
@@ -64,9 +64,7 @@ fn a_device_whose_server_was_killed_is_opened_again_when_there_is_another_one() 
     let mut rig = Rig::of("limits", "returns");
     let mut program = rig.start("returns");
     program.says("ready");
-    rig.server.signal(Signal::KILL);
-    program.says("gone");
-    rig.server = Server::engines(&rig.folder, 2, &["--ip", "10.7.0.1"]);
+    rig.replace_server(&mut program);
     let (good, said) = program.end();
     assert!(good, "{said}");
     for reason in

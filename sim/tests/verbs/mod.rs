@@ -7,6 +7,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+
 use crate::socket::rig::{Folder, Server, PATIENCE};
 
 mod connections;
@@ -147,6 +149,10 @@ impl Held {
     }
 }
 
+fn engines(folder: &Folder) -> Server {
+    Server::engines(folder, 2, &["--ip", "10.7.0.1"])
+}
+
 impl Rig {
     fn new(case: &str) -> Self {
         Self::of("traffic", case)
@@ -155,9 +161,16 @@ impl Rig {
     fn of(program: &str, case: &str) -> Self {
         let folder = Folder::new(&format!("verbs-{program}-{case}"));
         let program = compile(&folder, program);
-        let server = Server::engines(&folder, 2, &["--ip", "10.7.0.1"]);
+        let server = engines(&folder);
         let before = Held::now(&server, &folder, &program);
         Self { server, program, folder, before }
+    }
+
+    /// Kills the server, which the program notices, and starts another one.
+    fn replace_server(&mut self, program: &mut Program) {
+        self.server.signal(Signal::KILL);
+        program.says("gone");
+        self.server = engines(&self.folder);
     }
 
     /// Asserts that the server is there, and that programs that have ended have left nothing: the server sees their end soon.

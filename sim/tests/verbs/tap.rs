@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use ferrowire::{Context, ContextOptions};
 use ferrowire_net::{Config, Net, TcpStream};
-use rustix::process::Signal;
 
 use super::{Program, Rig};
-use crate::socket::rig::{connect, Server, PATIENCE};
+use crate::socket::rig::{connect, PATIENCE};
 
 /// `unshare` with what this user needs for interfaces of a namespace.
 fn apart() -> Command {
@@ -126,9 +125,7 @@ fn a_card_whose_server_was_started_again_gets_its_interface_again() {
     let mut rig = Rig::of("tap", "returns");
     let Some(mut program) = start(&rig, "returns") else { return };
     program.says("ready");
-    rig.server.signal(Signal::KILL);
-    program.says("gone");
-    rig.server = Server::engines(&rig.folder, 2, &["--ip", "10.7.0.1"]);
+    rig.replace_server(&mut program);
     let (good, said) = program.end();
     assert!(good, "{said}");
 }
