@@ -42,8 +42,8 @@ pub trait Cards {
     /// The address is not in BAR 0 or not aligned, or the card fails.
     fn access(&mut self, card: usize, access: CsrAccess) -> Result<u64, BusError>;
 
-    /// Lets the cards send what they have begun to send.
-    fn settle(&mut self);
+    /// Lets a card send what it has begun to send.
+    fn settle(&mut self, card: usize);
 
     /// Brings a card to its state after power-on. What its host has mapped stays mapped.
     ///

@@ -132,7 +132,7 @@ impl Device {
         self.config = ConfigSpace::new(self.msix.count());
         self.msix = Msix::new(self.msix.count(), cards.has_msix());
         self.apply(cards)?;
-        cards.settle();
+        cards.settle(self.card);
         self.renew(cards)?;
         self.refusals = Refusals::since(cards.refused(self.card));
         cards.memory(self.card, |map| self.memory.clear(map));

@@ -102,7 +102,7 @@ impl Cards for Engines {
     }
 
     /// An emulated card sends a frame whole, or not at all.
-    fn settle(&mut self) {}
+    fn settle(&mut self, _: usize) {}
 
     fn renew(&mut self, card: usize) -> Result<()> {
         self.fabric.power_on(card);

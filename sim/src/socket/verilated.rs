@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
+use ferrowire::spec::csr::traffic;
 use ferrowire::{BusError, MemoryMap};
 
 use super::cards::{Cards, Function};
@@ -52,8 +53,13 @@ impl Cards for Verilated {
     }
 
     /// A system resets the device of a program some milliseconds after the program's end. By then the device has sent what it had begun. Here a
-    /// program ends within a few cycles of the card, so the card gets the cycles that it needs.
-    fn settle(&mut self) {
+    /// program ends within a few cycles of the card, so the card gets the cycles that it needs. A card that has taken no command has no QP, and so
+    /// nothing to send.
+    fn settle(&mut self, card: usize) {
+        let address = traffic::TrafficCounter::Commands.address();
+        if self.access(card, CsrAccess { address, write: false, wide: false, data: 0 }) == Ok(0) {
+            return;
+        }
         let end = self.world.cycle() + MOST_TO_SEND;
         let mut seen = (self.world.frames(), self.world.cycle());
         while self.world.cycle() < end.min(seen.1 + BETWEEN_FRAMES) {
