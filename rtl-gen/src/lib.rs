@@ -12,6 +12,7 @@
 
 pub mod board;
 pub mod folder;
+pub mod lint;
 pub mod output;
 pub mod repository;
 

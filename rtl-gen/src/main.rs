@@ -67,6 +67,12 @@ struct Cli {
     #[arg(long, conflicts_with_all = ["config", "out", "set", "list"])]
     update: bool,
 
+    /// List what of the configuration's netlist makes its clock slow: long handshakes, block RAM outputs without a register, nets with many loads
+    ///
+    /// Fails at nothing that it finds. `cargo xtask lint` compares it with a budget.
+    #[arg(long, requires = "config", conflicts_with_all = ["out", "check", "update", "list"])]
+    lint: bool,
+
     /// Show the built-in configurations and boards
     #[arg(long, conflicts_with_all = ["config", "out", "set"])]
     list: bool,
@@ -81,6 +87,9 @@ fn main() -> ExitCode {
     let done = match &cli {
         Cli { list: true, .. } => list(cli.json),
         Cli { update: true, .. } => update(cli.json),
+        Cli { lint: true, config: Some(config), .. } => {
+            choose(config, &cli.set).map_err(Error::from).and_then(|choice| lint(&choice, cli.json))
+        }
         Cli { check: true, out: Some(out), .. } => check_folder(&cli, out),
         Cli { check: true, out: None, config: None, board: None, .. } => check_repository(cli.json),
         Cli { check: false, out: Some(out), config: Some(config), .. } => choose(config, &cli.set)
@@ -159,6 +168,26 @@ fn list(json: bool) -> Result<bool, Error> {
     for (name, title, card) in ferrowire_rtl_gen::board::boards()? {
         let card = card.unwrap_or_else(|| "none that fits yet".into());
         let _ = writeln!(out, "{name:<14} {card} on {title}");
+    }
+    Ok(true)
+}
+
+fn lint(choice: &Choice, json: bool) -> Result<bool, Error> {
+    let found = ferrowire_rtl_gen::lint::lint(choice)?;
+    if json {
+        let found: Vec<_> = found
+            .iter()
+            .map(|f| {
+                json!({ "rule": f.rule.name(), "from": f.from, "to": f.to, "signal": f.signal, "place": f.place, "text": f.text })
+            })
+            .collect();
+        answer(&json!({ "configuration": choice.name, "findings": found }));
+        return Ok(true);
+    }
+    let mut out = std::io::stdout();
+    for f in &found {
+        let _ =
+            writeln!(out, "{}: {} -> {}: {} {}: {}", f.place, f.from, f.to, f.rule.name(), f.signal, f.text);
     }
     Ok(true)
 }
