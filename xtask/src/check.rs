@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use crate::plan::{self, Requirement, TestPlan, PATH as TEST_PLAN};
-use crate::{cargo, workspace};
+use crate::{cargo, lint, workspace};
 
 /// Files that are generated and checked in: when any of `files` exists, `cargo` with `check` must succeed.
 struct Generated {
@@ -32,6 +32,7 @@ pub fn run() -> Result<u8> {
         ("Markdown links", links(&tree)),
         ("README", readme(&tree)),
         ("test plan", test_plan(&tree)),
+        ("netlist", lint::check()?),
     ];
     let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
     let (skipped, stale) = match pictures("python3", &tree, &workspace::root()) {

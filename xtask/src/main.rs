@@ -7,6 +7,7 @@ mod flow;
 mod foreign;
 mod instructions;
 mod interop;
+mod lint;
 mod loom;
 mod outcomes;
 mod peers;
@@ -52,9 +53,15 @@ enum Command {
 
     /// Check what the compiler does not
     ///
-    /// Licence lines, generated files, links between Markdown pages, and that every requirement of sim/testplan.toml
-    /// names tests that exist. Lists all that it finds, not just the first.
+    /// Licence lines, generated files, links between Markdown pages, that every requirement of sim/testplan.toml
+    /// names tests that exist, and what `lint` finds. Lists all that it finds, not just the first.
     Check,
+
+    /// List what of a card's netlist makes its clock slow, and compare it with the budget
+    ///
+    /// A `ready` or `valid` that passes combinationally through more than two blocks, a block RAM output that reaches another block without a register, and a
+    /// net of more than 512 loads that no register drives, or one that is not replicated. hdl/lint.toml has the number of today's findings by pair of blocks.
+    Lint(lint::Args),
 
     /// Show a transfer between two simulated cards, from doorbell to completion
     ///
@@ -164,6 +171,7 @@ fn main() -> ExitCode {
         Command::Setup(args) => setup::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Check => check::run(),
+        Command::Lint(args) => lint::run(&args),
         Command::Demo(args) => run::run("demo", &args),
         Command::Replay(args) => run::run("replay", &args),
         Command::Soak(args) => run::run("soak", &args),
