@@ -19,8 +19,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use ferrowire_boards::Part;
+use anyhow::{bail, Context, Result};
+use ferrowire_boards::{Alveo, Part, ALVEOS, BUILT_IN};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -29,23 +29,27 @@ use crate::flow::place::{self, Design, Placed, Wishes};
 use crate::flow::stat::{Block, Cost, Stat};
 use crate::flow::{slowest, Critical, Flow, Manifest};
 use crate::{setup, workspace};
+use timing::{ClockLate, CrossingLate};
 
 /// Options of `synth`.
 #[derive(clap::Args)]
 pub struct Args {
     /// A built-in configuration's name, or the path of a TOML file
-    #[arg(long, value_name = "NAME|PATH.toml")]
-    config: String,
+    #[arg(long, value_name = "NAME|PATH.toml", required_unless_present = "board")]
+    config: Option<String>,
+    /// In place of a configuration, an Alveo card: all of its logic between AMD's blocks, each clock with its period
+    #[arg(long, value_name = "NAME", conflicts_with = "config")]
+    board: Option<String>,
     /// Give a field of the configuration another value; may be repeated
     #[arg(long, value_name = "FIELD=VALUE")]
     set: Vec<String>,
-    /// What to map to
-    #[arg(long, value_enum)]
-    target: Target,
+    /// What to map to; an Alveo card is xcup
+    #[arg(long, value_enum, required_unless_present = "board")]
+    target: Option<Target>,
     /// Print the result as JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// Leave the second run out, which gives the figures of each block
+    /// Leave the second run out, which gives the figures of each block; a board has none
     #[arg(long)]
     no_blocks: bool,
     /// Take the netlist of the run before, if neither the Verilog nor the way of mapping has changed since
@@ -143,6 +147,12 @@ pub struct Report {
     pub endpoints: Option<usize>,
     /// Of these, those later than the period.
     pub endpoints_over_period: Option<usize>,
+    /// The same, clock by clock.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clocks: Vec<ClockLate>,
+    /// Paths from one clock into another, which are not among these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub crossings: Vec<CrossingLate>,
     pub wanted_mhz: f64,
     /// What placed it.
     pub placer: Option<String>,
@@ -164,6 +174,10 @@ pub struct Report {
 const KEY: &str = "flat.key";
 /// The report of the estimate.
 const TIMING: &str = "timing.txt";
+/// What stands in the place of AMD's blocks in a board's top.
+const STUBS: &str = "rtl/stubs.v";
+/// The period of the Ethernet block's clock: 322.265625 MHz, 512 bits of it are 165 Gb/s (PG203, Clocking).
+const CMAC_NS: f64 = 1e3 / 322.265_625;
 
 /// A clock and its period.
 fn period(text: &str) -> Result<(String, f64), String> {
@@ -181,23 +195,25 @@ const DEVICE: &str = "LFE5UM5G-85F-8BG756C";
 
 /// Generates, maps, places and reports.
 pub fn run(args: &Args) -> Result<u8> {
-    let name = name(&args.config, &args.set);
+    let (subject, target) = subject(args)?;
+    let name = name(subject, &args.set);
     let out = workspace::target().join("synth");
-    let flow = Flow::new(out.join(format!("{name}-{}", args.target.name())))?;
-    let job = Job { flow, target: args.target };
-    let result = out.join(format!("{name}-{}.json", args.target.name()));
+    let flow = Flow::new(out.join(format!("{name}-{}", target.name())))?;
+    let job = Job { flow, target };
+    let result = out.join(format!("{name}-{}.json", target.name()));
     workspace::remove_old(&result)?;
 
     // What is wrong with the configuration is said before anything is fetched.
     let manifest = job.generate(args)?;
     setup::run(&setup::Args { synth: true, ..setup::Args::default() })?;
     let flat = job.flat(&name, &manifest, args)?;
-    let late = flat.late;
-    let blocks = if args.no_blocks { Vec::new() } else { job.blocks(&manifest.top)? };
+    let estimate = flat.estimate;
+    let late = estimate.as_ref().map(|estimate| estimate.late);
+    let blocks = if args.no_blocks || args.board.is_some() { Vec::new() } else { job.blocks(&manifest.top)? };
     let wanted_mhz = f64::from(manifest.values.clock_khz) / 1000.0;
     let part = Part::parse(DEVICE).context("an unknown part")?;
-    let misfit = (args.target == Target::Ecp5).then(|| flat.cost.too_large(&part)).flatten();
-    let placed = match (args.target, args.no_place, &misfit) {
+    let misfit = (target == Target::Ecp5).then(|| flat.cost.too_large(&part)).flatten();
+    let placed = match (target, args.no_place, &misfit) {
         (Target::Ecp5, false, None) => Some(job.place(&manifest, &part, wanted_mhz, args)?),
         _ => None,
     };
@@ -214,25 +230,31 @@ pub fn run(args: &Args) -> Result<u8> {
     let critical_path = routed.map(|routed| routed.critical);
     let clocks = [placed_mhz, fmax_mhz];
     let mut figures =
-        budget::figures(&name, args.target.name(), &flat.cost, flat.path.luts, late, clocks, wanted_mhz);
+        budget::figures(&name, target.name(), &flat.cost, flat.path.luts, late, clocks, wanted_mhz);
     figures.extend(contested_wires.map(budget::contested));
     let slow = || clock.or(placed_clock).filter(|clock| clock.missed()).map(|clock| clock.to_string());
     let over = || figures.iter().find_map(budget::Figure::missed);
-    let failure = misfit.or(stuck).or_else(slow).or_else(over);
+    let (clocks, crossings, disagreements) = estimate
+        .map(|estimate| (estimate.clocks, estimate.crossings, estimate.disagreements))
+        .unwrap_or_default();
+    let unconstrained = || (!disagreements.is_empty()).then(|| disagreements.join("\n"));
+    let failure = misfit.or(stuck).or_else(slow).or_else(over).or_else(unconstrained);
     let report = Report {
-        config: args.config.clone(),
+        config: subject.to_string(),
         set: args.set.clone(),
         commit: workspace::commit(),
         version: manifest.version,
         layout_hash: manifest.layout_hash,
-        target: args.target.name().into(),
+        target: target.name().into(),
         tool: flat.tool,
         total: flat.cost,
         longest_lut_path: flat.path.luts,
         path: flat.path,
-        worst_ns: late.map(|late| (late.worst_ns * 1000.0).round() / 1000.0),
+        worst_ns: late.map(|late| timing::rounded(late.worst_ns)),
         endpoints: late.map(|late| late.endpoints),
         endpoints_over_period: late.map(|late| late.over),
+        clocks,
+        crossings,
         wanted_mhz,
         seed,
         placer,
@@ -247,12 +269,31 @@ pub fn run(args: &Args) -> Result<u8> {
     workspace::write_whole(&result, &text)?;
     let mut stdout = std::io::stdout();
     let _ = if args.json { stdout.write_all(text.as_bytes()) } else { table(&mut stdout, &report) };
-    let shared = budget::report(&name, args.target.name(), &figures)?;
+    let shared = budget::report(&name, target.name(), &figures)?;
     eprintln!("{}\n{}", result.display(), shared.display());
     if let Some(failure) = &report.failure {
         eprintln!("failed: {failure}");
     }
     Ok(u8::from(report.failure.is_some()))
+}
+
+/// The configuration or the board, and what it is mapped to.
+fn subject(args: &Args) -> Result<(&str, Target)> {
+    match (&args.board, &args.config, args.target) {
+        (Some(board), _, None | Some(Target::Xcup)) if ALVEOS.iter().any(|(name, _)| name == board) => {
+            Ok((board, Target::Xcup))
+        }
+        (Some(board), ..) if BUILT_IN.iter().any(|(name, _)| name == board) => {
+            bail!("`{board}` has an ECP5, and its clocks are those that nextpnr reports: `cargo xtask bitstream {board}`")
+        }
+        (Some(board), _, Some(Target::Ecp5)) => bail!("`{board}` is an Alveo card: --target is xcup"),
+        (Some(board), ..) => {
+            let all: Vec<&str> = ALVEOS.iter().map(|(name, _)| *name).collect();
+            bail!("no board `{board}`; there are {}", all.join(", "))
+        }
+        (None, Some(config), Some(target)) => Ok((config, target)),
+        (None, ..) => bail!("--config and --target, or --board"),
+    }
 }
 
 /// A name for files: the configuration's, and what is set over it.
@@ -278,25 +319,32 @@ struct Flat {
     cost: Cost,
     path: path::Path,
     /// Of a target without a placer.
-    late: Option<timing::Late>,
+    estimate: Option<timing::Estimate>,
 }
 
 impl Job {
     fn generate(&self, args: &Args) -> Result<Manifest> {
-        let config = match args.config.contains('/') || args.config.ends_with(".toml") {
+        let (kind, subject) = match (&args.board, &args.config) {
+            (Some(board), _) => ("--board", board.clone()),
             // `cargo` runs in the root.
-            true => std::path::absolute(&args.config)?.to_string_lossy().into_owned(),
-            false => args.config.clone(),
+            (None, Some(config)) if config.contains('/') || config.ends_with(".toml") => {
+                ("--config", std::path::absolute(config)?.to_string_lossy().into_owned())
+            }
+            (None, config) => ("--config", config.clone().unwrap_or_default()),
         };
         let sets = args.set.iter().flat_map(|set| ["--set", set.as_str()]);
-        let options: Vec<&str> = ["--config", config.as_str()].into_iter().chain(sets).collect();
+        let options: Vec<&str> = [kind, subject.as_str()].into_iter().chain(sets).collect();
         self.flow.generate(&options)
     }
 
     /// Yosys commands that read the design and map it.
     fn map(&self, top: &str, flat: bool) -> Result<String> {
         let synth = self.target.synth(&self.flow, top, flat)?;
-        Ok(format!("{}hierarchy -check -top {top}\n{synth}\n", self.flow.read_verilog()?))
+        let mut read = self.flow.read_verilog()?;
+        if self.flow.work.join(STUBS).exists() {
+            read = format!("{} {STUBS}\n", read.trim_end());
+        }
+        Ok(format!("{read}hierarchy -check -top {top}\n{synth}\n"))
     }
 
     fn flat(&self, name: &str, manifest: &Manifest, args: &Args) -> Result<Flat> {
@@ -324,11 +372,11 @@ impl Job {
         let netlist = self.flow.read_netlist("flat.blif")?;
         let blif = Blif::read(&netlist)?;
         let cost = Stat::read(&self.flow.read("flat-stat.json")?, &blif)?.total(top)?;
-        let late = match self.target {
+        let estimate = match self.target {
             Target::Xcup => Some(self.estimate(name, manifest, &blif, args)?),
             Target::Ecp5 => None,
         };
-        Ok(Flat { tool, cost, path: path::longest(&blif)?, late })
+        Ok(Flat { tool, cost, path: path::longest(&blif)?, estimate })
     }
 
     /// What a netlist depends on: the script and the Verilog.
@@ -337,6 +385,9 @@ impl Job {
         hasher.update(script);
         for module in self.flow.modules()? {
             hasher.update(self.flow.read(&format!("rtl/{module}.v"))?);
+        }
+        if self.flow.work.join(STUBS).exists() {
+            hasher.update(self.flow.read(STUBS)?);
         }
         Ok(format!("{:x}", hasher.finalize()))
     }
@@ -355,7 +406,7 @@ impl Job {
         manifest: &Manifest,
         blif: &Blif<'_>,
         args: &Args,
-    ) -> Result<timing::Late> {
+    ) -> Result<timing::Estimate> {
         eprintln!("estimating the time of the paths ...");
         let mut verilog = Vec::new();
         for module in self.flow.modules()? {
@@ -363,12 +414,26 @@ impl Job {
         }
         let sources = timing::Sources::read(&manifest.top, verilog.iter().map(String::as_str));
         let core = 1e6 / f64::from(manifest.values.clock_khz); // no clock is wanted of a card with 0
-        let periods = timing::Periods { core, others: args.period.iter().cloned().collect() };
-        let estimate =
-            timing::estimate(&format!("{name} on {}", self.target.name()), blif, &sources, &periods)?;
+        let others = args.period.iter().cloned().collect();
+        let mut periods = timing::Periods { core, others, ..timing::Periods::default() };
+        let mut border = timing::Border::default();
+        if let Some(name) = &args.board {
+            let board = Alveo::named(name)?;
+            for (pin, name, ns) in [
+                (("pcie_block", "user_clk"), "core", core),
+                (("cmac_block", "gt_txusrclk2"), "cmac", CMAC_NS),
+                (("BUFGCE_DIV", "O"), "init", 1e6 / f64::from(board.clock.divided_khz())),
+            ] {
+                periods.name(blif, pin, name, ns)?;
+            }
+            let xdc = self.flow.read(&format!("rtl/{}.xdc", manifest.top))?;
+            border = timing::Border::read(&self.flow.read(STUBS)?, &xdc)?;
+        }
+        let title = format!("{name} on {}", self.target.name());
+        let estimate = timing::estimate(&title, blif, &sources, &periods, &border)?;
         self.flow.write(TIMING, &estimate.text)?;
         eprintln!("{}", self.flow.work.join(TIMING).display());
-        Ok(estimate.late)
+        Ok(estimate)
     }
 
     fn blocks(&self, top: &str) -> Result<Vec<Block>> {
@@ -448,6 +513,19 @@ fn table(out: &mut impl Write, report: &Report) -> std::io::Result<()> {
             "estimated before placement: {ns:.2} ns, wanted {period:.2} ns; {over} of {all} endpoints over their period"
         )?;
     }
+    for ClockLate { name, period_ns, worst_ns, endpoints, endpoints_over_period } in &report.clocks {
+        writeln!(
+            out,
+            "  {name}: {worst_ns:.2} ns, wanted {period_ns:.2} ns; {endpoints_over_period} of {endpoints} endpoints over it"
+        )?;
+    }
+    for CrossingLate { from, to, signal, endpoints, worst_ns, allowed_ns } in &report.crossings {
+        let allowed = allowed_ns.map_or("no set_max_delay".into(), |ns| format!("set_max_delay {ns} ns"));
+        writeln!(
+            out,
+            "  {from} -> {to}, not among them: {signal}, {endpoints} endpoints, {worst_ns:.2} ns, {allowed}"
+        )?;
+    }
     for (when, mhz) in [("placed", report.placed_mhz), ("routed", report.fmax_mhz)] {
         if let (Some(mhz), Some(placer)) = (mhz, &report.placer) {
             writeln!(out, "clock, {when} by {placer}: {mhz:.1} MHz, wanted {:.1} MHz", report.wanted_mhz)?;
@@ -471,6 +549,32 @@ mod tests {
     fn results_are_named_after_the_configuration_and_what_is_set() {
         assert_eq!(name("hdl/configs/my.toml", &["qps=64".into()]), "my+qps=64");
         assert_eq!(name("generic-8b", &[]), "generic-8b");
+    }
+
+    #[test]
+    fn a_board_is_an_alveo_card_and_is_mapped_to_its_device() {
+        let of = |board: &str, target| {
+            let args = Args {
+                board: Some(board.into()),
+                target,
+                config: None,
+                set: Vec::new(),
+                json: false,
+                no_blocks: false,
+                again: false,
+                period: Vec::new(),
+                no_route: false,
+                no_place: false,
+                seed: 1,
+                tries: 1,
+            };
+            subject(&args).map(|(name, target)| (name.to_string(), target.name())).map_err(|e| e.to_string())
+        };
+        assert_eq!(of("u50", None), Ok(("u50".into(), "xcup")));
+        assert_eq!(of("u50", Some(Target::Xcup)), Ok(("u50".into(), "xcup")));
+        assert_eq!(of("u50", Some(Target::Ecp5)), Err("`u50` is an Alveo card: --target is xcup".into()));
+        assert!(of("ecpix5", None).unwrap_err().ends_with("`cargo xtask bitstream ecpix5`"));
+        assert!(of("u51", None).unwrap_err().starts_with("no board `u51`; there are u200, "));
     }
 
     #[test]

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Estimate the time of a flat UltraScale+ netlist before placement, as `cargo xtask synth` does, by other code.
 
-sta.py FLAT.blif [--rows N] [--json] [--limit NS]...
+sta.py FLAT.blif [--rows N] [--json] [--limit NS]... [--stubs STUBS.v --constraints BOARD.xdc]
 
 FLAT.blif is what `cargo xtask synth --target xcup` leaves in target/synth/NAME-xcup. The delays are those of
 xtask/src/synth/timing/delays.md. An endpoint is a cell in one of its clocks. A path that begins in one clock and ends in
-another is a crossing and not among the paths.
+another is a crossing and not among the paths. Of a board, STUBS.v says which pins of AMD's blocks are outputs, and BOARD.xdc
+which resets no clock times.
 """
 import argparse
 import collections
@@ -21,6 +22,10 @@ CONSTANTS = ("$false", "$true", "$undef")
 DSP_OUTS = ("P", "PCOUT", "ACOUT", "BCOUT", "CARRYOUT", "CARRYCASCOUT", "MULTSIGNOUT", "OVERFLOW", "UNDERFLOW",
             "PATTERNDETECT", "PATTERNBDETECT", "XOROUT")
 PORTS = "ports"
+# AMD's blocks: the clock of most pins, and those in another one or in none.
+BLOCKS = {"pcie_block": ("user_clk", "pcie", {"sys_": None, "pci_exp_": None}),
+          "cmac_block": ("gt_txusrclk2", "cmac", {"gt_": None, "rx_clk": None, "init_clk": None, "drp_clk": None,
+                                                  "sys_reset": "init_clk", "core_drp_reset": "drp_clk", "drp_": "drp_clk"})}
 
 
 def delays():
@@ -44,8 +49,12 @@ class Netlist:
     """arcs: (from, to, cell's ns, whether the net is local, LUTs); starts: net -> [(ns, clock, kind)];
     ends: (net, set-up, endpoint, pin); an endpoint is (first output, clock)."""
 
-    def __init__(self, text):
+    def __init__(self, text, stubs="", constraints=""):
         self.d = delays()
+        self.outputs = {m: set(re.findall(r"output wire (?:\[\d+:0\] )?(\w+)", ports))
+                        for m, ports in re.findall(r"^module (\w+)(.*?)^endmodule", stubs, re.M | re.S)}
+        pins = re.findall(r"^set_false_path -to \[get_pins \{(.*?)\}\]", constraints, re.M)
+        self.cut = {pin for names in pins for pin in names.split()}
         self.arcs, self.ends = [], []
         self.starts = collections.defaultdict(list)
         self.fan = collections.Counter()
@@ -96,7 +105,9 @@ class Netlist:
                 return
             self.starts[net["Q"]].append((d["ff_out"], net.get("C"), "FF"))
             for pin, n in pins:
-                if pin not in ("Q", "C"):
+                if f"{net['Q'].removesuffix('_Q').replace('.', '/')}/{pin}" in self.cut:
+                    self.fan[n] += 1
+                elif pin not in ("Q", "C"):
                     self.end(n, d["ff_data"] if pin == "D" else d["ff_control"], (net["Q"], net.get("C")), pin)
         elif kind.startswith("RAMB"):
             self.bram(kind, pins, net, number)
@@ -119,7 +130,9 @@ class Netlist:
                     self.end(n, d["srl_write"], (outs[0], net.get("CLK")), "SRL " + pin)
         elif kind.startswith("RAM"):
             self.lut_ram(kind, pins, net)
-        elif kind not in ("BUFG", "BUFGCE", "IBUF", "OBUF", "VCC", "GND"):
+        elif kind in BLOCKS:
+            self.block(kind, pins, net)
+        elif kind not in ("BUFG", "BUFGCE", "IBUF", "OBUF", "VCC", "GND", "IBUFDS", "IBUFDS_GTE4", "BUFGCE_DIV"):
             sys.exit(f"the cell {kind} is not known")
 
     def arc(self, a, b, ns, local=False, luts=0):
@@ -128,6 +141,19 @@ class Netlist:
     def end(self, n, setup, point, pin):
         self.fan[n] += 1
         self.ends.append((n, setup, point, pin))
+
+    def block(self, kind, pins, net):
+        own, delay, aside = BLOCKS[kind]
+        for p, n in pins:
+            begins = next((b for b in aside if p.startswith(b)), None)
+            clock = aside[begins] if begins else None if p == own else own
+            if base(p) not in self.outputs[kind]:
+                if clock:
+                    self.end(n, self.d[delay + "_setup"], (kind + "." + p, net.get(clock)), "block " + base(p))
+                else:
+                    self.fan[n] += 1
+            elif clock:
+                self.starts[n].append((self.d[delay + "_out"], net.get(clock), "block"))
 
     def carry(self, pins):
         d = self.d
@@ -355,8 +381,11 @@ def main():
     parser.add_argument("--rows", type=int, default=20, help="paths that are shown")
     parser.add_argument("--json", action="store_true", help="print figures alone, as JSON")
     parser.add_argument("--limit", type=float, action="append", help="count endpoints over so many ns; may be repeated")
+    parser.add_argument("--stubs", type=Path, help="Verilog of what stands in the place of AMD's blocks")
+    parser.add_argument("--constraints", type=Path, help="constraints for Vivado")
     args = parser.parse_args()
-    estimate = Estimate(Netlist(Path(args.blif).read_text()))
+    beside = [path.read_text() if path else "" for path in (args.stubs, args.constraints)]
+    estimate = Estimate(Netlist(Path(args.blif).read_text(), *beside))
     limits = args.limit or [3.1, 3.5, 4.0, 4.5, 5.0, 5.5]
     if args.json:
         crossings = [[a, b, *v] for (a, b), v in sorted(estimate.crossings.items(), key=str)]

@@ -244,7 +244,7 @@ fn writes(cell: &str) -> bool {
 
 /// Whether a path ends at the cell.
 fn keeps(cell: &str) -> bool {
-    const KEEPING: [&str; 14] = [
+    const KEEPING: [&str; 18] = [
         "FDRE",
         "FDSE",
         "FDCE",
@@ -259,6 +259,11 @@ fn keeps(cell: &str) -> bool {
         "ALU54B",
         "LDCE",
         "LDPE",
+        // Of a board's top: AMD's blocks, and clocks.
+        "pcie_block",
+        "cmac_block",
+        "IBUFDS",
+        "BUFGCE_DIV",
     ];
     KEEPING.iter().any(|k| cell.starts_with(k))
 }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use anyhow::{bail, Result};
 
+use super::border::{is_clock_cell, Block, Border};
 use super::delays::Delays;
 use crate::flow::blif::{is_constant, Cell, Model};
 use crate::synth::cells::{carry, index, lut_ram};
@@ -39,6 +40,8 @@ pub enum Kind {
     Bram,
     Uram,
     Dsp,
+    /// One of AMD's, which is not mapped.
+    Block,
     Alias,
 }
 
@@ -55,6 +58,7 @@ impl Kind {
             Kind::Bram => "BRAM",
             Kind::Uram => "URAM",
             Kind::Dsp => "DSP",
+            Kind::Block => "block",
             Kind::Alias => "alias",
         }
     }
@@ -78,9 +82,9 @@ pub struct End {
     pub pin: String,
 }
 
-/// A cell that keeps something, in one of its clocks.
+/// A cell that keeps something, in one of its clocks; or an input of one of AMD's blocks.
 pub struct Point {
-    /// Its first output, which names it.
+    /// Its first output, which names it; the net at the input of a block.
     pub out: Net,
     pub clock: Option<Net>,
     pub kind: Kind,
@@ -97,6 +101,10 @@ pub struct Netlist<'a> {
     pub points: Vec<Point>,
     /// Output ports of the top.
     pub outputs: Vec<Net>,
+    /// Clocks that AMD's blocks give, by the pin.
+    pub clocks: HashMap<&'static str, Net>,
+    /// Pins that no clock times.
+    pub cut: Vec<(Net, String)>,
     numbers: HashMap<&'a str, Net>,
 }
 
@@ -113,7 +121,7 @@ impl<'a> Netlist<'a> {
     ///
     /// # Errors
     /// A cell that is not known here.
-    pub fn read(model: &Model<'a>, delays: &Delays) -> Result<Netlist<'a>> {
+    pub fn read(model: &Model<'a>, delays: &Delays, border: &Border) -> Result<Netlist<'a>> {
         let mut all = Netlist::default();
         for (from, to) in model.aliases.iter().filter(|(from, _)| !is_constant(from)) {
             let (from, to) = (all.net(from), all.net(to));
@@ -131,7 +139,7 @@ impl<'a> Netlist<'a> {
                     net: all.net(net),
                 })
                 .collect();
-            all.cell(cell, &pins, delays)?;
+            all.cell(cell, &pins, delays, border)?;
         }
         all.outputs = model.outputs.iter().filter_map(|name| all.numbers.get(name).copied()).collect();
         Ok(all)
@@ -157,7 +165,10 @@ impl<'a> Netlist<'a> {
         self.starts.push(Start { net, ns, clock, kind });
     }
 
-    fn cell(&mut self, cell: &Cell<'a>, pins: &[Pin<'a>], delays: &Delays) -> Result<()> {
+    fn cell(&mut self, cell: &Cell<'a>, pins: &[Pin<'a>], delays: &Delays, border: &Border) -> Result<()> {
+        if let Some(block) = Block::of(cell.kind) {
+            return self.block(block, pins, delays, border);
+        }
         match cell.kind {
             "LUT1" | "LUT2" | "LUT3" | "LUT4" | "LUT5" | "LUT6" | "INV" => {
                 let Some(out) = net_of(pins, "O") else { return Ok(()) };
@@ -182,6 +193,11 @@ impl<'a> Netlist<'a> {
                 self.start(out, delays.ff_out, clock, Kind::Flop);
                 let point = self.point(out, clock, Kind::Flop);
                 for pin in pins.iter().filter(|pin| !matches!(pin.base, "Q" | "C")) {
+                    if border.cuts(self.nets[out as usize], pin.base) {
+                        self.load(pin);
+                        self.cut.push((out, pin.base.into()));
+                        continue;
+                    }
                     let setup = if pin.base == "D" { delays.ff_data } else { delays.ff_control };
                     self.end(pin, setup, point);
                 }
@@ -192,6 +208,7 @@ impl<'a> Netlist<'a> {
             "RAMB18E1" | "RAMB36E1" | "RAMB18E2" | "RAMB36E2" => self.bram(cell, pins, delays),
             _ if cell.kind.starts_with("RAM") => self.lut_ram(cell, pins, delays),
             "BUFG" | "BUFGCE" | "IBUF" | "OBUF" | "VCC" | "GND" => {}
+            _ if is_clock_cell(cell.kind) => {}
             _ => bail!("the cell {} is not known to the estimate of time", cell.kind),
         }
         Ok(())
@@ -205,6 +222,28 @@ impl<'a> Netlist<'a> {
     fn end(&mut self, pin: &Pin<'_>, setup: f64, point: u32) {
         self.load(pin);
         self.ends.push(End { net: pin.net, setup, point, pin: pin.base.into() });
+    }
+
+    /// Paths begin at outputs of one of AMD's blocks and end at its inputs, each of which is an endpoint.
+    fn block(&mut self, block: &Block, pins: &[Pin<'a>], delays: &Delays, border: &Border) -> Result<()> {
+        let outputs = border.outputs(block)?;
+        let (out_ns, setup) = block.delays(delays);
+        if let Some(net) = net_of(pins, block.clock) {
+            self.clocks.insert(block.clock, net);
+        }
+        for pin in pins {
+            let clock = block.clock_of(pin.base).map(|clock| net_of(pins, clock));
+            match (clock, outputs.contains(pin.base)) {
+                (Some(clock), true) => self.start(pin.net, out_ns, clock, Kind::Block),
+                (Some(clock), false) => {
+                    let point = self.point(pin.net, clock, Kind::Block);
+                    self.end(pin, setup, point);
+                }
+                (None, true) => {}
+                (None, false) => self.load(pin),
+            }
+        }
+        Ok(())
     }
 
     fn carry(&mut self, pins: &[Pin<'a>], delays: &Delays) {

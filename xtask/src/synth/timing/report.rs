@@ -7,7 +7,7 @@ use std::fmt::Write;
 use super::netlist::{Kind, Net};
 use super::source::Sources;
 use super::walk::{Longest, Walk};
-use super::Periods;
+use super::{CrossingLate, Periods};
 
 /// Rows of each list.
 const ROWS: usize = 40;
@@ -25,6 +25,7 @@ pub struct Report<'r, 'n, 'a> {
     pub periods: &'r Periods,
     /// Longest first.
     pub ends: &'r [Longest],
+    pub crossings: &'r [CrossingLate],
 }
 
 #[derive(Default)]
@@ -60,7 +61,7 @@ impl Report<'_, '_, '_> {
     }
 
     fn clock(&self, net: Option<Net>) -> &str {
-        net.map_or("no clock", |net| self.name(net))
+        self.periods.called(self.walk.netlist, net)
     }
 
     fn over(&self, end: &Longest) -> bool {
@@ -81,12 +82,7 @@ impl Report<'_, '_, '_> {
 
     /// Block and signal.
     fn signal(&self, net: Net) -> String {
-        let place = self.sources.place(self.name(net));
-        if place.block.is_empty() {
-            place.signal
-        } else {
-            format!("{}.{}", place.block, place.signal)
-        }
+        self.sources.signal(self.name(net))
     }
 
     fn kind(&self, kinds: &HashMap<Net, Kind>, net: Net) -> &'static str {
@@ -113,13 +109,16 @@ impl Report<'_, '_, '_> {
                 row.worst, row.ends, row.over
             );
         }
-        for crossing in self.walk.crossings() {
-            let (from, to) = (self.clock(crossing.from), self.clock(crossing.to));
+        for crossing in self.crossings {
+            let CrossingLate { from, to, signal, endpoints, worst_ns, allowed_ns } = crossing;
+            let allowed = allowed_ns.map_or("".into(), |ns| format!(", set_max_delay {ns} ns"));
             let _ = writeln!(
                 text,
-                "crossing {from} -> {to}: {} ends, {:.2} ns; not among the paths",
-                crossing.endpoints, crossing.worst_ns
+                "crossing {from} -> {to}: {signal}: {endpoints} ends, {worst_ns:.2} ns{allowed}; not among the paths"
             );
+        }
+        for (net, pin) in &self.walk.netlist.cut {
+            let _ = writeln!(text, "no clock times {pin} of {}, says set_false_path", self.signal(*net));
         }
         if let Some(ns) = self.walk.to_ports() {
             let _ = writeln!(text, "longest path to an output port: {ns:.2} ns; not among the paths");

@@ -78,6 +78,16 @@ impl Sources {
         }
     }
 
+    /// Block and signal of a net, joined by a dot.
+    pub fn signal(&self, net: &str) -> String {
+        let place = self.place(net);
+        if place.block.is_empty() {
+            place.signal
+        } else {
+            format!("{}.{}", place.block, place.signal)
+        }
+    }
+
     /// A net's place.
     pub fn place(&self, net: &str) -> Place<'_> {
         let mut module = self.modules.get(&self.top);

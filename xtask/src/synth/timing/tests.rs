@@ -8,11 +8,11 @@ use crate::flow::blif;
 use crate::workspace;
 
 fn estimate(title: &str, text: &str, sources: &Sources, periods: &Periods) -> Result<Estimate> {
-    super::estimate(title, &Blif::read(&blif::join(text))?, sources, periods)
+    super::estimate(title, &Blif::read(&blif::join(text))?, sources, periods, &Border::default())
 }
 
 fn late(blif: &str, core: f64) -> Late {
-    let periods = Periods { core, others: BTreeMap::new() };
+    let periods = Periods { core, ..Periods::default() };
     estimate("t", blif, &Sources::default(), &periods).unwrap().late
 }
 
@@ -178,8 +178,10 @@ fn a_path_into_another_clock_is_a_crossing_and_each_clock_has_its_period() {
     assert!(is(worst(blif), own), "{}", worst(blif));
     let of = |others: &[(&str, f64)]| {
         let others = others.iter().map(|(clock, ns)| (clock.to_string(), *ns)).collect();
-        let made = estimate("t", blif, &Sources::default(), &Periods { core: 0.5, others }).unwrap();
-        let line = "crossing fast -> slow: 1 ends, 0.66 ns";
+        let made =
+            estimate("t", blif, &Sources::default(), &Periods { core: 0.5, others, ..Periods::default() })
+                .unwrap();
+        let line = "crossing fast -> slow: s: 1 ends, 0.66 ns";
         assert!(made.text.contains(line), "{}", made.text);
         made.late.over
     };
@@ -190,7 +192,7 @@ fn a_path_into_another_clock_is_a_crossing_and_each_clock_has_its_period() {
 fn a_port_is_of_every_clock() {
     let blif = ".model t\n.inputs p\n.outputs o\n.subckt FDRE C=c D=p Q=q\n.subckt FDRE C=d D=p Q=r\n.names q o\n1 1\n.end\n";
     let made =
-        estimate("t", blif, &Sources::default(), &Periods { core: 4.0, others: BTreeMap::new() }).unwrap();
+        estimate("t", blif, &Sources::default(), &Periods { core: 4.0, ..Periods::default() }).unwrap();
     assert_eq!((made.late.endpoints, made.text.contains("crossing")), (2, false));
     assert!(made.text.contains("longest path to an output port: 0.09 ns"), "{}", made.text);
 }
@@ -202,7 +204,7 @@ fn the_report_names_each_step_with_its_block_and_line() {
     let blif = ".model top\n.subckt FDRE C=clk D=a Q=a\n.subckt LUT2 I0=a I1=low_1.b O=low_1.both\n\
         .subckt LUT1 I0=low_1.both O=low_1.b_FDRE_Q_D\n.subckt FDRE C=clk D=low_1.b_FDRE_Q_D Q=low_1.b\n.end\n";
     let sources = Sources::read("top", [verilog]);
-    let text = estimate("t", blif, &sources, &Periods { core: 0.5, others: BTreeMap::new() }).unwrap().text;
+    let text = estimate("t", blif, &sources, &Periods { core: 0.5, ..Periods::default() }).unwrap().text;
     assert!(text.contains("ns, 2 LUTs: a -> low_1.b (FF D)"), "{text}");
     let steps = ["a  top.rs:2", "low_1.both  low.rs:6", "low_1.b  low.rs:5"];
     let at: Vec<usize> = steps
@@ -220,11 +222,139 @@ fn the_report_names_each_step_with_its_block_and_line() {
 #[test]
 fn unknown_cells_and_loops_are_errors() {
     let fails = |blif: &str| {
-        let periods = Periods { core: 4.0, others: BTreeMap::new() };
+        let periods = Periods { core: 4.0, ..Periods::default() };
         estimate("t", blif, &Sources::default(), &periods).map(|_| ()).unwrap_err().to_string()
     };
     assert_eq!(fails(".subckt NOVEL A=b\n"), "the cell NOVEL is not known to the estimate of time");
     assert!(
         fails(".subckt LUT1 I0=a O=b\n.subckt LUT1 I0=b O=a\n").starts_with("a combinational loop through ")
     );
+}
+
+const STUBS: &str = "(* blackbox *)\nmodule pcie_block (\n    input  wire sys_reset,\n    output wire user_clk,\n    output wire user_reset,\n\
+    \x20   output wire [1:0] m_axis_rc_tdata,\n    input  wire m_axis_rc_tready\n);\nendmodule\n(* blackbox *)\nmodule cmac_block (\n\
+    \x20   input  wire init_clk,\n    input  wire sys_reset,\n    output wire gt_txusrclk2,\n    output wire stat_rx_aligned,\n    input  wire tx_axis_tvalid\n);\nendmodule\n";
+
+/// From the PCIe block through a LUT to a flip-flop and back; a synchroniser of the link; a pointer the other way; a reset.
+const BOARD: &str = ".model top\n.inputs perst\n.outputs led\n\
+    .subckt pcie_block sys_reset=perst user_clk=uclk user_reset=ureset m_axis_rc_tdata[0]=d0 m_axis_rc_tdata[1]=d1 m_axis_rc_tready=ready\n\
+    .subckt LUT2 I0=d0 I1=d1 O=x\n.subckt FDRE C=uclk CE=$true D=x Q=ready R=$false\n\
+    .subckt BUFGCE_DIV I=$false O=iclk\n.subckt SRLC32E A[0]=$true CE=$true CLK=iclk D=$false Q=up\n\
+    .subckt cmac_block init_clk=iclk sys_reset=up gt_txusrclk2=cclk stat_rx_aligned=aligned tx_axis_tvalid=head_meta[1]\n\
+    .subckt FDRE C=uclk CE=$true D=aligned Q=link_meta R=$false\n\
+    .subckt FDRE C=cclk CE=$true D=ready Q=head_meta[0] R=$false\n\
+    .subckt FDRE C=cclk CE=$true D=$true Q=head_meta[1] R=$false\n\
+    .subckt FDPE C=cclk CE=$true D=$false PRE=ureset Q=reset_Q\n.end\n";
+
+const XDC: &str = "# Comment\nset_false_path -to [get_ports {led}]\n\
+    set_max_delay -datapath_only -from [get_clocks -of_objects [get_pins {ethernet/gt_txusrclk2}]] -to [get_cells {link_meta_reg}] 3.103\n\
+    set_max_delay -datapath_only -from [get_clocks -of_objects [get_pins {pcie/user_clk}]] -to [get_cells {head_meta_reg[*]}] 3.103\n\
+    set_false_path -to [get_pins {reset/PRE}]\n";
+
+fn board(blif: &str, xdc: &str) -> Estimate {
+    let text = blif::join(blif);
+    let blif = Blif::read(&text).unwrap();
+    let mut periods = Periods { core: 4.0, ..Periods::default() };
+    for (pin, name, ns) in [
+        (("pcie_block", "user_clk"), "core", 1.5),
+        (("cmac_block", "gt_txusrclk2"), "cmac", 3.1),
+        (("BUFGCE_DIV", "O"), "init", 10.0),
+    ] {
+        periods.name(&blif, pin, name, ns).unwrap();
+    }
+    super::estimate("t", &blif, &Sources::default(), &periods, &Border::read(STUBS, xdc).unwrap()).unwrap()
+}
+
+#[test]
+fn amds_blocks_are_the_border_of_a_board_and_each_clock_has_its_figures() {
+    let made = board(BOARD, XDC);
+    let of = |name: &str| made.clocks.iter().find(|clock| clock.name == name).unwrap();
+    // Out of the block, a LUT and a flip-flop; the block's own input comes sooner.
+    let core = 0.83 + 0.22 + 0.09 + 0.22 - 0.025 + 0.035;
+    assert!(is(of("core").worst_ns, rounded(core)), "{:?}", made.clocks);
+    // The flip-flop and the pin; the flip-flop of the link has only a crossing.
+    assert_eq!((of("core").endpoints, of("core").endpoints_over_period), (2, 0));
+    assert!(is(of("cmac").worst_ns, rounded(0.079 + 0.22 + 0.36 + 0.035)), "{:?}", made.clocks);
+    assert_eq!((of("cmac").period_ns, of("init").endpoints), (3.1, 1));
+    assert!(is(made.late.worst_ns, core), "{}", made.late.worst_ns);
+    for line in [
+        "core  ",
+        "  1.500     1.370         2         0",
+        "no clock times PRE of reset, says set_false_path",
+    ] {
+        assert!(made.text.contains(line), "{line} is not in\n{}", made.text);
+    }
+    // Other code says the same.
+    let folder = workspace::target().join("tmp");
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = |name: &str| folder.join(format!("border-{}-{name}", std::process::id()));
+    let files = [("b.blif", BOARD), ("stubs.v", STUBS), ("b.xdc", XDC)];
+    files.iter().for_each(|(name, text)| std::fs::write(path(name), text).unwrap());
+    let mut command = Command::new("python3");
+    command.arg(workspace::root().join("xtask/tools/sta.py")).arg(path("b.blif")).arg("--json");
+    command.arg("--stubs").arg(path("stubs.v")).arg("--constraints").arg(path("b.xdc"));
+    let said = command.env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
+    files.iter().for_each(|(name, _)| std::fs::remove_file(path(name)).unwrap());
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let other: Value = serde_json::from_slice(&said.stdout).unwrap();
+    assert!(is(other["worst_ns"].as_f64().unwrap(), made.late.worst_ns), "{other}");
+    assert_eq!(other["endpoints"], made.late.endpoints);
+    let crossings: Vec<(&str, &str, u64)> = other["crossings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| (c[0].as_str().unwrap(), c[1].as_str().unwrap(), c[2].as_u64().unwrap()))
+        .collect();
+    assert_eq!(crossings, [("cclk", "uclk", 1), ("uclk", "cclk", 1)]);
+}
+
+#[test]
+fn crossings_and_constraints_name_each_other() {
+    let made = board(BOARD, XDC);
+    let found: Vec<String> = made
+        .crossings
+        .iter()
+        .map(|c| format!("{} {} {} {} {:?}", c.from, c.to, c.signal, c.endpoints, c.allowed_ns))
+        .collect();
+    assert_eq!(found, ["core cmac head_meta 1 Some(3.103)", "cmac core link_meta 1 Some(3.103)"]);
+    assert_eq!(made.disagreements, [""; 0]);
+    let without = |line: &str| {
+        let kept: Vec<&str> = XDC.lines().filter(|known| !known.contains(line)).collect();
+        board(BOARD, &kept.join("\n")).disagreements
+    };
+    assert_eq!(without("link_meta"), ["link_meta: from cmac to core without a set_max_delay"]);
+    assert_eq!(without("head_meta"), ["head_meta: from core to cmac without a set_max_delay"]);
+    // A reset that no exception names is a path like others.
+    assert_eq!(without("reset/PRE"), ["reset: from core to cmac without a set_max_delay"]);
+    // The other clock's exception is no exception for this one.
+    let other = board(BOARD, &XDC.replace("pcie/user_clk", "ethernet/gt_txusrclk2")).disagreements;
+    assert_eq!(other.len(), 2, "{other:?}");
+    let idle = format!(
+        "{XDC}set_max_delay -datapath_only -from [get_clocks -of_objects [get_pins {{pcie/user_clk}}]] -to [get_cells {{a/gone_reg}}] 1.0\n\
+         set_false_path -to [get_pins {{gone/PRE}}]\n"
+    );
+    assert_eq!(
+        board(BOARD, &idle).disagreements,
+        [
+            "a.gone: set_max_delay from user_clk, but nothing crosses there",
+            "gone/PRE: set_false_path, but there is no such pin"
+        ]
+    );
+    let short = board(BOARD, &XDC.replace("[*]}] 3.103", "[*]}] 0.3")).disagreements;
+    assert_eq!(short, ["head_meta: from core to cmac in 0.354 ns, set_max_delay allows 0.3"]);
+    assert!(Border::read("", "set_max_delay -from [get_ports {a}] 1.0").is_err());
+}
+
+#[test]
+fn the_constraints_of_a_shipped_board_are_read_whole() {
+    let xdc = std::fs::read_to_string(workspace::root().join("constraints/u50/u50.xdc")).unwrap();
+    let border = Border::read(STUBS, &xdc).unwrap();
+    assert_eq!(border.delays.len(), xdc.matches("\nset_max_delay").count());
+    assert!(border.delays.iter().all(|delay| delay.to.starts_with("nic.cmac.") && delay.ns == 3.103));
+    for cell in ["core_reset_meta", "core_reset", "cmac_reset_meta", "cmac_reset"] {
+        assert!(
+            border.cuts(&format!("{cell}_Q"), "PRE") && !border.cuts(&format!("{cell}_Q"), "D"),
+            "{cell}"
+        );
+    }
 }

@@ -44,8 +44,8 @@ pub struct Longest {
 pub struct Crossing {
     pub from: Option<Net>,
     pub to: Option<Net>,
-    pub endpoints: usize,
-    pub worst_ns: f64,
+    /// The endpoints, each with the longest path to it.
+    pub ends: Vec<(u32, f64)>,
 }
 
 /// A net on a path.
@@ -146,15 +146,11 @@ impl<'n, 'a> Walk<'n, 'a> {
                 *worst = worst.max(self.at(front, end));
             }
             for to in self.clocks.iter().filter(|to| *to != from) {
-                let reached = self
-                    .netlist
-                    .points
-                    .iter()
-                    .zip(&worst)
-                    .filter(|(point, ns)| point.clock == *to && ns.is_finite());
-                let reached: Vec<f64> = reached.map(|(_, ns)| *ns).collect();
-                if let Some(worst_ns) = reached.iter().copied().reduce(f64::max) {
-                    crossings.push(Crossing { from: *from, to: *to, endpoints: reached.len(), worst_ns });
+                let points = self.netlist.points.iter().zip(&worst).enumerate();
+                let reached = points.filter(|(_, (point, ns))| point.clock == *to && ns.is_finite());
+                let ends: Vec<(u32, f64)> = reached.map(|(number, (_, ns))| (number as u32, *ns)).collect();
+                if !ends.is_empty() {
+                    crossings.push(Crossing { from: *from, to: *to, ends });
                 }
             }
         }
