@@ -43,6 +43,9 @@ pub struct Args {
     /// Give a field of the configuration another value; may be repeated
     #[arg(long, value_name = "FIELD=VALUE")]
     set: Vec<String>,
+    /// With a board: leave the RNIC out, which takes most of the time, and see the adapter's clocks and all crossings
+    #[arg(long, requires = "board")]
+    adapter: bool,
     /// What to map to; an Alveo card is xcup
     #[arg(long, value_enum, required_unless_present = "board")]
     target: Option<Target>,
@@ -196,10 +199,11 @@ const DEVICE: &str = "LFE5UM5G-85F-8BG756C";
 /// Generates, maps, places and reports.
 pub fn run(args: &Args) -> Result<u8> {
     let (subject, target) = subject(args)?;
-    let name = name(subject, &args.set);
+    let subject = if args.adapter { format!("{subject}-adapter") } else { subject.to_string() };
+    let name = name(&subject, &args.set);
     let out = workspace::target().join("synth");
     let flow = Flow::new(out.join(format!("{name}-{}", target.name())))?;
-    let job = Job { flow, target };
+    let job = Job { flow, target, adapter: args.adapter };
     let result = out.join(format!("{name}-{}.json", target.name()));
     workspace::remove_old(&result)?;
 
@@ -240,7 +244,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let unconstrained = || (!disagreements.is_empty()).then(|| disagreements.join("\n"));
     let failure = misfit.or(stuck).or_else(slow).or_else(over).or_else(unconstrained);
     let report = Report {
-        config: subject.to_string(),
+        config: subject,
         set: args.set.clone(),
         commit: workspace::commit(),
         version: manifest.version,
@@ -312,6 +316,8 @@ fn name(config: &str, set: &[String]) -> String {
 struct Job {
     flow: Flow,
     target: Target,
+    /// Without the RNIC.
+    adapter: bool,
 }
 
 struct Flat {
@@ -343,6 +349,9 @@ impl Job {
         let mut read = self.flow.read_verilog()?;
         if self.flow.work.join(STUBS).exists() {
             read = format!("{} {STUBS}\n", read.trim_end());
+        }
+        if self.adapter {
+            read += &format!("blackbox {}\n", timing::RNIC);
         }
         Ok(format!("{read}hierarchy -check -top {top}\n{synth}\n"))
     }
@@ -556,6 +565,7 @@ mod tests {
         let of = |board: &str, target| {
             let args = Args {
                 board: Some(board.into()),
+                adapter: false,
                 target,
                 config: None,
                 set: Vec::new(),
@@ -580,7 +590,7 @@ mod tests {
     #[test]
     fn a_netlist_is_taken_again_while_verilog_and_script_are_the_same() {
         let work = workspace::target().join(format!("tmp/again-{}", std::process::id()));
-        let job = Job { flow: Flow::new(work.join("flow")).unwrap(), target: Target::Xcup };
+        let job = Job { flow: Flow::new(work.join("flow")).unwrap(), target: Target::Xcup, adapter: false };
         std::fs::create_dir_all(job.flow.work.join("rtl")).unwrap();
         job.flow.write("rtl/files.f", "a.v\n").unwrap();
         job.flow.write("rtl/a.v", "module a;").unwrap();

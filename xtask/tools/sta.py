@@ -132,6 +132,8 @@ class Netlist:
             self.lut_ram(kind, pins, net)
         elif kind in BLOCKS:
             self.block(kind, pins, net)
+        elif kind == "card" and self.cut:  # the RNIC is left out
+            self.fan.update(n for _, n in pins)
         elif kind not in ("BUFG", "BUFGCE", "IBUF", "OBUF", "VCC", "GND", "IBUFDS", "IBUFDS_GTE4", "BUFGCE_DIV"):
             sys.exit(f"the cell {kind} is not known")
 

@@ -202,8 +202,8 @@ impl Stat {
             "DSP48E2" | "DSP48E1" | "MULT18X18D" => cost.dsp += count,
             // Of a board's top: clocks, resets and what is at the balls.
             "EHXPLLL" | "DCCA" | "FD1S3BX" | "DELAYG" | "DELAYF" | "IDDRX1F" | "ODDRX1F" | "TRELLIS_IO" => {}
-            // Likewise, with AMD's blocks.
-            "IBUFDS" | "IBUFDS_GTE4" | "BUFGCE_DIV" | "pcie_block" | "cmac_block" => {}
+            // Likewise, with AMD's blocks, and the RNIC if it is left out.
+            "IBUFDS" | "IBUFDS_GTE4" | "BUFGCE_DIV" | "pcie_block" | "cmac_block" | "card" => {}
             "MUXF7" | "MUXF8" | "MUXF9" | "CARRY4" | "CARRY8" | "PFUMX" | "L6MUX21" | "VCC" | "GND" => {}
             "$scopeinfo" => {}
             _ if cell.starts_with("LD") || cell.to_lowercase().contains("latch") => {

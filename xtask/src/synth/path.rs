@@ -244,7 +244,7 @@ fn writes(cell: &str) -> bool {
 
 /// Whether a path ends at the cell.
 fn keeps(cell: &str) -> bool {
-    const KEEPING: [&str; 18] = [
+    const KEEPING: [&str; 19] = [
         "FDRE",
         "FDSE",
         "FDCE",
@@ -259,7 +259,8 @@ fn keeps(cell: &str) -> bool {
         "ALU54B",
         "LDCE",
         "LDPE",
-        // Of a board's top: AMD's blocks, and clocks.
+        // Of a board's top: AMD's blocks, clocks, and the RNIC if it is left out.
+        "card",
         "pcie_block",
         "cmac_block",
         "IBUFDS",

@@ -12,15 +12,15 @@ mod report;
 mod source;
 mod walk;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::flow::blif::Blif;
-pub use border::Border;
+pub use border::{Border, RNIC};
 use delays::Delays;
-use netlist::{Net, Netlist};
+use netlist::{Kind, Net, Netlist};
 use report::Report;
 pub use source::Sources;
 use walk::{Crossing, Longest, Walk};
@@ -172,19 +172,31 @@ fn crossings(
 ) -> (Vec<CrossingLate>, Vec<String>) {
     let netlist = walk.netlist;
     let called = |clock| periods.called(netlist, clock).to_string();
+    let mut aliases: HashMap<Net, Vec<Net>> = HashMap::new();
+    for arc in netlist.arcs.iter().filter(|arc| arc.kind == Kind::Alias) {
+        aliases.entry(arc.from).or_default().push(arc.to);
+    }
     let mut used = vec![false; border.delays.len()];
     let (mut found, mut wrong) = (Vec::new(), Vec::new());
     for Crossing { from, to, ends } in walk.crossings() {
+        let own = |pin: &str| from.is_some() && netlist.clocks.get(pin).copied() == from;
+        let exception =
+            |signal: &str| border.delays.iter().position(|delay| delay.to == signal && own(&delay.from));
         let mut signals: BTreeMap<String, (usize, f64)> = BTreeMap::new();
         for (point, ns) in ends {
-            let signal = sources.signal(netlist.nets[netlist.points[point as usize].out as usize]);
-            let (count, worst) = signals.entry(signal).or_insert((0, f64::NEG_INFINITY));
+            let out = netlist.points[point as usize].out;
+            // Of the names of a register's output Yosys takes any; the constraints have the register's own.
+            let others = aliases.get(&out).into_iter().flatten();
+            let mut names = others.map(|net| sources.signal(netlist.nets[*net as usize]));
+            let own_name = sources.signal(netlist.nets[out as usize]);
+            let named = exception(&own_name).is_some();
+            let other = if named { None } else { names.find(|name| exception(name).is_some()) };
+            let (count, worst) = signals.entry(other.unwrap_or(own_name)).or_insert((0, f64::NEG_INFINITY));
             *count += 1;
             *worst = worst.max(ns);
         }
         for (signal, (endpoints, worst_ns)) in signals {
-            let own = |pin: &str| from.is_some() && netlist.clocks.get(pin).copied() == from;
-            let exception = border.delays.iter().position(|delay| delay.to == signal && own(&delay.from));
+            let exception = exception(&signal);
             let allowed_ns = exception.map(|number| border.delays[number].ns);
             exception.into_iter().for_each(|number| used[number] = true);
             let (from, to, worst_ns) = (called(from), called(to), rounded(worst_ns));

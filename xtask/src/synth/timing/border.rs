@@ -11,6 +11,9 @@ use anyhow::{Context, Result};
 use super::delays::Delays;
 use super::netlist::Netlist;
 
+/// The RNIC's module in a board's logic. If it is left out, paths from it begin at a port and paths to it end at one.
+pub const RNIC: &str = "card";
+
 /// A block of AMD's.
 pub struct Block {
     /// The module's name.

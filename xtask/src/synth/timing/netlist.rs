@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use anyhow::{bail, Result};
 
-use super::border::{is_clock_cell, Block, Border};
+use super::border::{is_clock_cell, Block, Border, RNIC};
 use super::delays::Delays;
 use crate::flow::blif::{is_constant, Cell, Model};
 use crate::synth::cells::{carry, index, lut_ram};
@@ -209,6 +209,7 @@ impl<'a> Netlist<'a> {
             _ if cell.kind.starts_with("RAM") => self.lut_ram(cell, pins, delays),
             "BUFG" | "BUFGCE" | "IBUF" | "OBUF" | "VCC" | "GND" => {}
             _ if is_clock_cell(cell.kind) => {}
+            RNIC if !border.is_open() => pins.iter().for_each(|pin| self.load(pin)),
             _ => bail!("the cell {} is not known to the estimate of time", cell.kind),
         }
         Ok(())

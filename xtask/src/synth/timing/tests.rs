@@ -340,9 +340,35 @@ fn crossings_and_constraints_name_each_other() {
             "gone/PRE: set_false_path, but there is no such pin"
         ]
     );
+    // Yosys calls one bit of the register by the name of what it drives.
+    let renamed =
+        BOARD.replace("Q=head_meta[0]", "Q=beat").replace(".end\n", ".names beat head_meta[0]\n1 1\n.end\n");
+    let renamed = board(&renamed, XDC);
+    assert_eq!(renamed.disagreements, [""; 0]);
+    assert_eq!(renamed.crossings[0].signal, "head_meta");
     let short = board(BOARD, &XDC.replace("[*]}] 3.103", "[*]}] 0.3")).disagreements;
     assert_eq!(short, ["head_meta: from core to cmac in 0.354 ns, set_max_delay allows 0.3"]);
     assert!(Border::read("", "set_max_delay -from [get_ports {a}] 1.0").is_err());
+}
+
+#[test]
+fn an_rnic_that_is_left_out_ends_paths_and_begins_them_as_ports_do() {
+    let card = BOARD.replace(
+        ".end\n",
+        ".subckt card rx=head_meta[1] tx=told\n.subckt FDRE C=uclk CE=$true D=told Q=held R=$false\n.end\n",
+    );
+    let (with, without) = (board(&card, XDC), board(BOARD, XDC));
+    assert_eq!(with.late.endpoints, without.late.endpoints + 1);
+    assert_eq!(with.crossings, without.crossings);
+    // One load more at the Ethernet block's input: 0.045.
+    let cmac = |made: &Estimate| made.clocks.iter().find(|clock| clock.name == "cmac").unwrap().worst_ns;
+    assert!(is(cmac(&with), rounded(cmac(&without) + 0.045)), "{} {}", cmac(&with), cmac(&without));
+    // In a card without a board it is not known.
+    let alone = estimate("t", ".subckt card rx=a\n", &Sources::default(), &Periods::default());
+    assert_eq!(
+        alone.map(|_| ()).unwrap_err().to_string(),
+        "the cell card is not known to the estimate of time"
+    );
 }
 
 #[test]
