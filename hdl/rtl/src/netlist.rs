@@ -366,6 +366,40 @@ impl Netlist {
         (0..self.scopes.len() as ScopeId).map(|s| self.path(s)).collect()
     }
 
+    /// What an output of the top module depends on in the same cycle: inputs, registers, memories that are read at once, and pins of black boxes.
+    ///
+    /// # Panics
+    /// There is no output of this name.
+    pub fn sources_of(&self, output: &str) -> Vec<String> {
+        let found = self.outputs.iter().find(|(name, _)| name == output);
+        let mut work = vec![found.unwrap_or_else(|| panic!("no output `{output}`")).1];
+        let (mut seen, mut sources) = (vec![false; self.nodes.len()], Vec::new());
+        while let Some(id) = work.pop() {
+            if std::mem::replace(&mut seen[id as usize], true) {
+                continue;
+            }
+            let node = &self.nodes[id as usize];
+            match &node.op {
+                Op::Const(..) => {}
+                Op::Wire(wire) => {
+                    for (cond, value) in &self.wires[*wire as usize].assigns {
+                        work.extend(cond.iter().chain([value]));
+                    }
+                }
+                Op::MemRead(mem, port) if !self.mems[*mem as usize].reads[*port as usize].clocked => {
+                    sources.push(self.mems[*mem as usize].name.clone());
+                    work.push(self.mems[*mem as usize].reads[*port as usize].addr);
+                }
+                Op::Input(_) | Op::Reg(_) | Op::MemRead(..) | Op::BlackBox(..) => {
+                    sources.push(node.name.clone().unwrap_or_default());
+                }
+                op => op.operands(&mut |operand| work.push(operand)),
+            }
+        }
+        sources.sort();
+        sources
+    }
+
     pub(crate) fn path(&self, scope: ScopeId) -> String {
         let info = &self.scopes[scope as usize];
         match info.parent {

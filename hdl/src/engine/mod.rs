@@ -3,4 +3,5 @@
 
 mod table;
 
+pub(crate) use table::proofs as table_proofs;
 pub use table::{Shape, Source, Table, Verdict, Visit};

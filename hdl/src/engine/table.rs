@@ -50,11 +50,20 @@ pub struct Source {
     again: Sig,
     back: Sig,
     done: Sig,
+    /// The oldest event that is not done, and where the next one goes, with a bit that changes with each round.
+    head: Sig,
+    tail: Sig,
 }
 
 impl Source {
     /// The ring of a source, and the event that it offers. `hold`: none is issued in this cycle, but those under way go on.
     pub fn new<T: Bundle>(m: &Scope, name: &str, events: Stream<T>, hold: Sig) -> (Source, T) {
+        let (source, event, _) = Source::with_store(m, name, events, hold);
+        (source, event)
+    }
+
+    /// The same, with the events that the ring has.
+    fn with_store<T: Bundle>(m: &Scope, name: &str, events: Stream<T>, hold: Sig) -> (Source, T, Mem<T>) {
         let m = &m.label(name);
         let place_bits = clog2(u64::from(PLACES));
         let pointer = |part: &str| m.reg(&format!("{name}_{part}"), place_bits + 1).reset(0);
@@ -67,16 +76,23 @@ impl Source {
         let (issues, again) = (wire("issues", 1), wire("again", 1));
         let (back, done) = (wire("back", place_bits + 1), wire("done", 1));
         m.when(again, |m| m.set(&next, back)).otherwise_when(issues, |m| m.set(&next, next + 1));
-        // A place is free a cycle after its event is done.
-        let left = m.delay(&format!("{name}_left"), &done);
+        // A place is free a cycle after its event is done; one that is done as a reset comes frees none.
+        let left = m.reg(&format!("{name}_left"), 1).reset(0);
+        m.set(&left, done);
         let step = |yes: Sig| yes.zext(place_bits + 1);
         m.set(&taken, taken + step(events.fire()) - step(left));
         let head = pointer("head");
         m.when(done, |m| m.set(&head, head + 1));
         m.assert(!(done | again) | back.eq(head), "events of a source are done in their order, each once");
+        let within = (tail - head).named(&format!("{name}_within"));
+        m.assert(
+            within.lt(PLACES + 1) & taken.eq(within + step(left)),
+            "a ring has no more events than places",
+        );
+        m.assert((next - head).lt(within + 1), "what is issued has come and is not done");
         let event = store.read_now(next.trunc(place_bits));
         let offers = next.ne(tail) & !hold;
-        (Source { offers, place: next, issues, again, back, done }, event)
+        (Source { offers, place: next, issues, again, back, done, head, tail }, event, store)
     }
 }
 
@@ -130,6 +146,8 @@ pub struct Table<R: Bundle> {
     pub swept: Sig,
     again: Sig,
     new_row: R,
+    /// The events in F, E1 to En, and W.
+    under: Vec<Under>,
 }
 
 /// An event on its way.
@@ -209,8 +227,9 @@ impl<R: Bundle> Table<R> {
         );
 
         // Events under way: the one in F first, then those in E1 to En, and W. The one at place k was issued k + 1 cycles ago.
-        let names = ["f", "e1", "e2", "e3", "e4"].into_iter().take(n + 1).chain(["w"]);
+        let names: Vec<&str> = ["f", "e1", "e2", "e3", "e4"].into_iter().take(n + 1).chain(["w"]).collect();
         let under: Vec<Under> = names
+            .iter()
             .map(|name| {
                 let rest = |part: &str, width: u32| m.reg(&format!("{name}_{part}"), width).no_reset();
                 Under {
@@ -223,7 +242,9 @@ impl<R: Bundle> Table<R> {
             })
             .collect();
         let last = &under[n];
-        let same: Vec<Sig> = under.iter().map(|one| one.valid & one.key.eq(issued)).collect();
+        let same =
+            |(name, one): (&&str, &Under)| (one.valid & one.key.eq(issued)).named(&format!("same_{name}"));
+        let same: Vec<Sig> = names.iter().zip(&under).map(same).collect();
         let follows = same[..n - 1].iter().fold(lit(1, 0), |any, one| any | *one).named("follows");
         let any_picked = picked.iter().fold(lit(1, 0), |any, one| any | *one);
         let may = (!follows & !sweeps).named("may");
@@ -262,8 +283,8 @@ impl<R: Bundle> Table<R> {
         let stored = rows.read(m, lit(1, 1), issued, Collision::Any);
         // The newest of those that are not in the RAM when it is read.
         let (in_last, in_w, in_w2) = (same[n - 1], same[n], same[n + 1]);
-        let from_w = !in_last & in_w;
-        let from_w2 = !in_last & !in_w & in_w2;
+        let from_w = (!in_last & in_w).named("from_w");
+        let from_w2 = (!in_last & !in_w & in_w2).named("from_w2");
         let from = m.delay("from", &cat([&(in_last | from_w2), &(from_w | from_w2)]));
         let row = m.reg_of("row", &shape.row);
         m.set_all(&row, &m.select(from, &[stored, new_row.clone(), written, older]));
@@ -279,17 +300,8 @@ impl<R: Bundle> Table<R> {
         let in_e1 = m.reg_of("event", &event);
         m.set_all(&in_e1, &in_f);
         let visit = Visit { key: under[1].key, row, event: in_e1 };
-        let table = Table {
-            issued,
-            valid: acts,
-            void: last.void,
-            key: last.key,
-            unchanged,
-            sweeps,
-            swept,
-            again,
-            new_row,
-        };
+        let (void, key) = (last.void, last.key);
+        let table = Table { issued, valid: acts, void, key, unchanged, sweeps, swept, again, new_row, under };
         (table, visit)
     }
 
@@ -312,5 +324,8 @@ impl<R: Bundle> Table<R> {
     }
 }
 
+mod proof;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use proof::proofs;

@@ -4,6 +4,7 @@
 mod arbiter;
 mod fifo;
 mod gather;
+mod proof;
 mod realign;
 mod row;
 mod skid;
@@ -14,6 +15,7 @@ pub use fifo::{
     deep_fifo, few, fifo, folded_fifo, keyed, keyed_fifo, prompt_fifo, spare_fifo, wide_fifo, Keyed,
 };
 pub use gather::{gather, Flagged, Forget};
+pub(crate) use proof::proofs;
 pub(crate) use realign::{byte_mask, lanes_from, rotate};
 pub use realign::{realign, Realign, Realigned};
 pub(crate) use row::row_of;

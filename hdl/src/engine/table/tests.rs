@@ -254,3 +254,20 @@ fn a_source_that_is_held_back_is_not_picked_and_its_ring_has_eight_places() {
     bench.holds = 0.0;
     bench.run(100);
 }
+
+#[test]
+fn a_reset_of_one_cycle_as_an_event_is_done_leaves_a_ring_with_eight_places() {
+    let mut bench = Bench::new(2, 1, 0, 1).swept();
+    bench.push(0, 0);
+    // It is done in the cycle in which the reset comes.
+    while bench.sim.get("seen_done") == 0 {
+        bench.step();
+    }
+    bench.sim.set("rst", 1);
+    bench.step();
+    bench.sim.set("rst", 0);
+    bench.holds = 1.0;
+    (0..20).for_each(|i| bench.push(0, i % 8));
+    (0..50).for_each(|_| bench.step());
+    assert_eq!(bench.feeds[0].left(), 12);
+}
