@@ -126,8 +126,9 @@ fn after_garbage_of_every_kind_a_good_client_works() {
         server.lives();
 
         // Messages with nonsense in them, with files and without; some clients leave without a word, in the middle of a message.
-        let (end, mut asked, mut refused) = (Instant::now() + LONG, 0, 0);
-        while Instant::now() < end {
+        let (begin, mut asked, mut refused) = (Instant::now(), 0, 0);
+        while begin.elapsed() < LONG || asked <= 500 {
+            assert!(begin.elapsed() < 30 * LONG, "{asked} answers in a minute");
             let mut raw = Raw::begin(&server.sockets[0]);
             for _ in 0..rng.random_range(0..200) {
                 let (which, body) = nonsense(&mut rng);
@@ -144,7 +145,7 @@ fn after_garbage_of_every_kind_a_good_client_works() {
             let _ = raw.0.send(&Header::of(1, command::REGION_WRITE, 4000), &[&[1; 77]], &[]);
         }
         server.lives();
-        assert!(asked > 500 && refused > 100 && refused < asked, "{refused} of {asked} refused");
+        assert!(refused > 100 && refused < asked, "{refused} of {asked} refused");
 
         let a = Node::open(&server.sockets[0], 1);
         exchange(&a, &b);
