@@ -177,7 +177,7 @@ pub struct Report {
 const KEY: &str = "flat.key";
 /// The report of the estimate.
 const TIMING: &str = "timing.txt";
-/// What stands in the place of AMD's blocks in a board's top.
+/// Empty modules with the ports of AMD's blocks, for the top of a board.
 const STUBS: &str = "rtl/stubs.v";
 /// The period of the Ethernet block's clock: 322.265625 MHz, 512 bits of it are 165 Gb/s (PG203, Clocking).
 const CMAC_NS: f64 = 1e3 / 322.265_625;

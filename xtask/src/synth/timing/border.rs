@@ -121,7 +121,7 @@ impl Border {
             let from =
                 named("get_pins").and_then(|pin| pin.rsplit('/').next()).context("from no pin's clock")?;
             let to = named("get_cells").context("to no cells")?;
-            // Vivado calls the registers of a signal by its name with `_reg` behind it (UG901).
+            // Vivado names the register of a signal `s`: `s_reg` (UG901).
             let to =
                 to.trim_end_matches("[*]").strip_suffix("_reg").context("to cells that are no registers")?;
             let ns = line.rsplit(' ').next().and_then(|ns| ns.parse().ok()).context("no delay")?;
