@@ -4,15 +4,16 @@
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use ferrowire::spec::csr::identity;
 use ferrowire::spec::{Register, LAYOUT_HASH};
 use ferrowire::vfio_user::message::{command, pci, RegionAccess};
-use ferrowire::vfio_user::{Message, Stream};
+use ferrowire::vfio_user::{Message, SocketError, Stream, VfioUserBus};
 use rustix::process::Signal;
 
 use super::{run_of, Rig};
-use crate::socket::rig::connect;
+use crate::socket::rig::{connect, PATIENCE};
 
 #[track_caller]
 fn run(case: &str) -> String {
@@ -134,8 +135,15 @@ fn changed(case: &str, change: impl Fn(&Message, &mut Message) + Copy + Send + '
     let cards = std::mem::replace(&mut rig.server.sockets, sockets);
     let (good, said) = rig.start(case).end();
     assert!(good, "{said}");
-    // The cards are free again.
-    cards.iter().for_each(|card| drop(connect(card)));
+    // The cards are free again, when what is between has hung up on them.
+    let begin = Instant::now();
+    for card in &cards {
+        while matches!(VfioUserBus::connect(card), Err(SocketError::Busy)) {
+            assert!(begin.elapsed() < PATIENCE, "{} is not free again", card.display());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(connect(card));
+    }
     rig.server.lives();
     said
 }

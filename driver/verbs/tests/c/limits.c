@@ -646,6 +646,12 @@ static void heir(struct side *s, struct legacy *all, int turn)
 	CHECK(s->cq = ibv_create_cq(s->ctx, 64, NULL, NULL, 0));
 	CHECK(s->memory = calloc(1, BYTES));
 	CHECK(s->mr = ibv_reg_mr(s->pd, s->memory, BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+	if (turn > 0 && s->mr->rkey == all[turn - 1].rkey) {
+		/* Tags are random, so one in 256 is that of the process before. The next one differs. */
+		IS(ibv_dereg_mr(s->mr), 0);
+		CHECK(s->mr = ibv_reg_mr(s->pd, s->memory, BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+		CHECK(s->mr->rkey != all[turn - 1].rkey);
+	}
 	IS(ibv_query_gid(s->ctx, 1, s->gid, &s->mine.gid), 0);
 	s->mine.address = (uintptr_t)s->memory;
 	no_event(s);
