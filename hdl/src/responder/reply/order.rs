@@ -8,9 +8,8 @@
 //!  free places: first the never used ones, then those that come back
 //! ```
 //!
-//! One event a cycle: the row is read in one cycle and written in the next, and a read that meets the write sees it. A
-//! reply that passes is offered a cycle after it was taken. What is finished goes first: an ACK that waited for it is
-//! older than the reply beside it. Where there is time, an event takes 3 cycles, and the row is looked at in the last.
+//! One event a cycle, of one QP too: an engine of one stage ([`Table`]). A reply that passes is offered three cycles after it was taken. What is
+//! finished goes first: an ACK that waited for it is older than the reply beside it. An event whose answer or wake finds no room comes again.
 //!
 //! READs and atomics of a QP stand in a linked list in one pool, oldest first. The place behind the newest belongs to the
 //! list already, so `cut`, which takes them off, needs nothing of the tail but its number.
@@ -46,11 +45,12 @@
 
 use super::{Header, Kind, Reply};
 use crate::config::RnicConfig;
+use crate::engine::{Shape, Source, Table, Verdict, Visit};
 use crate::requester::messages;
 use crate::responder::admit::NAK_SEQUENCE;
-use crate::stream::deep_fifo;
+use crate::stream::{deep_fifo, fifo};
 use crate::types::TableWrite;
-use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::opcode::Opcode;
 
 /// Entries of a QP behind which no repetition is taken: as many as a peer may have under way, and all of them once more, twice.
@@ -249,6 +249,17 @@ struct Row {
     whole: Sig,
 }
 
+/// What happens to a QP.
+#[derive(Clone, Bundle)]
+struct Event {
+    by_finish: Sig,
+    done: Finished,
+    reply: Reply,
+}
+
+/// Answers that have passed, and lists that are to be looked at, before those who take them do.
+const PASSED: u32 = 2;
+
 /// The owner of what is pending. `looping`: queue pairs whose packets return inside the card.
 #[module]
 pub(super) fn order(
@@ -259,13 +270,7 @@ pub(super) fn order(
     freed: Freed,
     looping: TableWrite<Sig>,
 ) -> Ordered {
-    let (qp_bits, place_bits) = (cfg.qp_bits(), place_bits(cfg));
-    let sweeping = m.reg("sweeping", 1).reset(1);
-    let swept = m.reg("swept", qp_bits).reset(0);
-    m.when(sweeping, |m| {
-        m.set(&swept, swept + 1);
-        m.when(swept.all(), |m| m.set(&sweeping, 0));
-    });
+    let place_bits = place_bits(cfg);
 
     // Free places.
     let fresh = m.reg("fresh", place_bits + 1).reset(cfg.qps);
@@ -275,30 +280,7 @@ pub(super) fn order(
     let all_used = fresh.eq(places(cfg));
     let free = m.mux(all_used, &back.payload, &fresh.trunc(place_bits));
 
-    // First cycle: which event, and its row.
-    let busy = m.reg("busy", 1).reset(0);
-    let moves = m.wire("moves", 1);
-    let (open, acts) = match cfg.unhurried() {
-        true => (!sweeping & !busy, busy & m.delay("was_busy", &busy)),
-        false => (!sweeping & (!busy | moves), busy),
-    };
-    finished.accept(open);
-    replies.accept(open & !finished.valid);
-    let takes = open & (finished.valid | replies.valid);
-    let chosen = m.mux(finished.valid, &finished.qp, &replies.qp);
-    let by_finish = m.reg("by_finish", 1).reset(0);
-    let qp = m.reg("qp", qp_bits).no_reset();
-    let done = m.reg_of("done", &finished.payload);
-    let reply = m.reg_of("reply", &replies.payload);
-    m.discard(&done.qp);
-    m.discard(&reply.qp);
-    m.set(&busy, takes | (busy & !moves));
-    m.when(takes, |m| {
-        m.set(&by_finish, finished.valid);
-        m.set(&qp, chosen);
-        m.set_all(&done, &finished.payload);
-        m.set_all(&reply, &replies.payload);
-    });
+    // What is finished goes first.
     let row_shape = Row {
         tail: bits(place_bits),
         pending: bits(COUNT_BITS),
@@ -314,18 +296,31 @@ pub(super) fn order(
         since: bits(COUNT_BITS),
         whole: bits(1),
     };
-    let rows = m.mem("rows", cfg.qps, &row_shape).style(Style::Block).build();
-    let row_write = m.wire("row_write", 1);
-    let at = m.mux(sweeping, &swept, &qp);
-    let next = m.wire_of("next", &row_shape);
-    rows.write(row_write, at, &next);
-    let row = cfg.looked(m, "row", rows.read(m, takes, chosen, Collision::New));
-
+    let first = |qp: Sig| Row { tail: qp.zext(place_bits), ..row_shape.zeros() };
+    let shape = Shape {
+        keys: cfg.qps,
+        row: row_shape.clone(),
+        stages: 1,
+        style: Style::Block,
+        turns: 0,
+        first: &first,
+    };
+    let (finishing, done) = Source::new(m, "finishing", finished, lit(1, 0));
+    let (replying, reply) = Source::new(m, "replying", replies, lit(1, 0));
+    let (rows, at) = Table::begin(m, &shape, vec![finishing, replying], &|picked| {
+        let by_finish = picked[0];
+        let event = Event { by_finish, done: done.clone(), reply: reply.clone() };
+        (m.mux(by_finish, &done.qp, &reply.qp), event)
+    });
     let loops = m.mem("loops", cfg.qps, &bits(1)).style(Style::Block).build();
     loops.write(looping.enable, looping.index, &looping.entry);
-    let loops = cfg.looked(m, "looped", loops.read(m, takes, chosen, Collision::New));
+    let loops = rows.beside(m, "looped", &loops);
+    let acts = rows.valid;
+    let Visit { key: qp, row, event } = at;
+    let Event { by_finish, done, reply } = event;
+    m.discard(&(done.qp, reply.qp));
 
-    // Last cycle: a reply.
+    // A reply.
     let is = |kind: Kind| acts & !by_finish & reply.kind.eq(kind.code());
     let (is_ack, is_end) = (is(Kind::Acknowledge), is(Kind::End));
     let is_atomic = cfg.only(cfg.atomics, reply.kind.eq(Kind::Atomic.code()));
@@ -358,11 +353,17 @@ pub(super) fn order(
         loops: cfg.only(cfg.loopback, loops),
         end: by_finish & done.end,
     };
-    let pass = Stream::new(m, "pass", passes, pass);
+    let (pass_room, wake_room) = (m.wire("pass_room", 1), m.wire("wake_room", 1));
+    let pass = Stream::new(m, "pass", passes & pass_room, pass);
+    m.drive(&pass_room, pass.ready);
     // A READ may wait for an atomic before it.
     let wakes = enters | is_end | (finishes & done.atomic & row.pending.ne(1));
-    let wake = Stream::new(m, "wake", wakes, Wake { qp, end: is_end });
-    m.drive(&moves, acts & m.mux(passes, &pass.ready, &(wake.ready | !wakes)));
+    let wake = Stream::new(m, "wake", wakes & wake_room, Wake { qp, end: is_end });
+    m.drive(&wake_room, wake.ready);
+    m.assert(!(passes & wakes), "an event has one outcome");
+    // One that finds no room with its taker comes again.
+    let again = m.mux(passes, &!pass_room, &(wakes & !wake_room));
+    let moves = acts & !again;
     let (enters, finishes) = ((enters & moves).named("enters_now"), (finishes & moves).named("finishes_now"));
     let is_end = is_end & moves;
     let served = Served { valid: finishes & done.new, qp };
@@ -389,6 +390,7 @@ pub(super) fn order(
     let breaks = is_entry & moves & !row.whole & (!reply.again | reply.refused | crowded);
 
     // What becomes of the row.
+    let next = m.wire_of("next", &row_shape);
     m.set_all(&next, &row);
     m.when(enters, |m| m.set(&next.tail, free));
     m.when(enters & !reply.again, |m| m.set(&next.newest, reply.psn));
@@ -423,12 +425,9 @@ pub(super) fn order(
         m.set(&next.dead, (row.dead | done.dead) & !done.end);
         m.when(row.pending.eq(1), |m| m.set(&next.acks, 0));
     });
-    m.when(sweeping, |m| {
-        m.set_all(&next, &row_shape.zeros());
-        m.set(&next.tail, swept.zext(place_bits));
-    });
-    let changes = enters | is_end | keeps | finishes | breaks;
-    m.drive(&row_write, changes | sweeping);
+    let (sweeps, swept) = (rows.sweeps, rows.swept);
+    let told = m.mux(sweeps, &first(swept), &next);
+    let at = m.mux(sweeps, &swept, &qp);
 
     // To whom it matters.
     let lists = Lists {
@@ -450,15 +449,19 @@ pub(super) fn order(
         },
         links: TableWrite { enable: enters, index: row.tail, entry: free },
         front: TableWrite {
-            enable: enters | finishes | breaks | sweeping,
+            enable: enters | finishes | breaks | sweeps,
             index: at,
-            entry: Front { tail: next.tail, finished: next.finished, since: next.since, whole: next.whole },
+            entry: Front { tail: told.tail, finished: told.finished, since: told.since, whole: told.whole },
         },
         start: TableWrite { enable: starts, index: at, entry: reply.psn },
     };
     let reads = enters & !is_atomic & !reply.again;
     let atomics = enters & is_atomic & !reply.again;
-    Ordered { pass, lists, wakes: wake, served, reads, atomics, crowded }
+    let crowded = crowded & moves;
+    rows.end(m, &Verdict { again, row: next });
+    let pass = fifo(&m.label("passed"), PASSED, pass);
+    let wakes = fifo(&m.label("wakes"), PASSED, wake);
+    Ordered { pass, lists, wakes, served, reads, atomics, crowded }
 }
 
 #[cfg(test)]
