@@ -39,7 +39,7 @@ use crate::host::ports::{HostEvents, HostPorts};
 use crate::host::reset;
 use crate::host::{CommandProgress, SrqControl, SrqStatus};
 use crate::memory::Done;
-use crate::stream::{breath, Beat};
+use crate::stream::{fifo, half, Beat};
 use crate::transport::{byte_bits, transport, Control, ReadData};
 use crate::tx::pause::PRIORITIES;
 use crate::types::{Completion, DmaReadData, DmaReadRequest, DmaWrite, Drained, Mark, OfQp, QpFault, QpPsns};
@@ -177,21 +177,21 @@ fn core(
         registers.port.mac,
     );
     m.drive(progress, &commands.progress);
-    command_reads.connect(breath(&m.label("command_read"), cfg.unhurried(), commands.read));
+    command_reads.connect(half(&m.label("command_read"), commands.read));
     let drained = m.wire_of("drained", &Drained::of(cfg));
     let faults = vec![fault_e, fault_q.map(QpFault::silent)];
     let (mark, marks) = m.later("mark", &Mark::of(cfg));
     let unread = m.wire_of("unread", &OfQp::of(cfg));
     let (query, update) = (commands.query, commands.update);
     let context = qp(m, cfg, query, update, fault_s, faults, drained.clone(), unread.clone(), mark);
-    let broadcast = cfg.looked(m, "broadcast", context.broadcast);
+    let broadcast = m.delay("broadcast", &context.broadcast);
     replies.connect(context.reply);
     // Tables that commands write. Where that is a cycle later, who waits for what is gone to be quiet waits as long.
-    let (cqs, eqs) = (cfg.looked(m, "cqs", commands.cqs), cfg.looked(m, "eqs", commands.eqs));
-    let cq_limits = cfg.looked(m, "cq_limits", commands.cq_limits);
+    let (cqs, eqs) = (m.delay("cqs", &commands.cqs), m.delay("eqs", &commands.eqs));
+    let cq_limits = m.delay("cq_limits", &commands.cq_limits);
     let srqs = SrqControl {
-        entry: cfg.looked(m, "srqs", commands.srqs.entry),
-        limit: cfg.looked(m, "srq_limits", commands.srqs.limit),
+        entry: m.delay("srqs", &commands.srqs.entry),
+        limit: m.delay("srq_limits", &commands.srqs.limit),
         query: commands.srqs.query,
     };
     let (eqs_written, srqs_written) = (eqs.enable, srqs.entry.enable);
@@ -212,16 +212,16 @@ fn core(
         broadcast,
         addresses: commands.vectors,
         peers: commands.peers,
-        handles: cfg.looked(m, "handles", commands.ahs),
-        keys: cfg.looked(m, "keys", commands.keys),
-        pages: cfg.looked(m, "pages", commands.pages),
-        removals: breath(&m.label("removals"), cfg.unhurried(), commands.removals),
+        handles: m.delay("handles", &commands.ahs),
+        keys: m.delay("keys", &commands.keys),
+        pages: m.delay("pages", &commands.pages),
+        removals: half(&m.label("removals"), commands.removals),
         responder: context.responder,
         requester: context.requester,
         doorbell: bells.sq,
         pushes: bells.pushes,
         shared: srqs,
-        receive: breath(&m.label("receive_bells"), cfg.unhurried(), bells.rq),
+        receive: half(&m.label("receive_bells"), bells.rq),
         kick: context.kick,
         tick: registers.tick,
         congestion: registers.congestion,
@@ -246,18 +246,18 @@ fn core(
     send_faults.connect(crate::stream::arbiter(m, &|_: &Sig| lit(1, 1), core.send_faults));
     engine_faults.connect(crate::stream::arbiter(m, &|_: &QpFault| lit(1, 1), core.faults));
     let completions = crate::stream::arbiter(m, &|_: &Completion| lit(1, 1), core.completions);
-    let completions = breath(&m.label("completions"), cfg.unhurried(), completions);
+    let completions = fifo(&m.label("completions"), 2, completions);
     let writer = cq(m, cfg, completions, cqs.clone(), cq_limits, commands.resize, bells.cq);
     m.drive(&produced, writer.produced);
     writer_faults.connect(writer.faults);
     marks.connect(writer.marks);
     m.drive(&drained, m.delay("drained_now", &writer.drained));
     // What belongs to no CQ.
-    let of_cqs = breath(&m.label("overruns"), cfg.unhurried(), writer.reports);
+    let of_cqs = half(&m.label("overruns"), writer.reports);
     let mut reports = vec![link_changes(m, link_up), of_cqs, context.reports];
     reports.extend(cfg.axi.then(|| first_fault(m, of_host.axi.fault.valid)));
     reports.extend(core.reports);
-    let notices = breath(&m.label("notices"), cfg.unhurried(), writer.notices);
+    let notices = half(&m.label("notices"), writer.notices);
     let port = m.wire_of("port", &WritePort { valid: bits(1), fire: bits(1) });
     let events = event(m, cfg, notices, reports, cqs, eqs, bells.eq, port.clone());
     m.drive(&events_busy, events.busy | eqs_written | writer.changing);
@@ -329,8 +329,8 @@ fn core(
         true => vec![axi.read_error, axi.write_error],
         false => vec![pcie.unexpected, pcie.timeout, pcie.refused],
     };
-    for (pulse, value) in pulses.iter().zip(values.into_iter().chain(of_host)) {
-        m.drive(pulse, value);
+    for (i, (pulse, value)) in pulses.iter().zip(values.into_iter().chain(of_host)).enumerate() {
+        m.drive(pulse, m.delay(&format!("pulse_{i}"), &value));
     }
     let code = |reason: DropReason| lit(DropEvent::of().code.width(), reason.code());
     let reasons = [

@@ -49,7 +49,7 @@ use crate::responder::{self, responder, RqDoorbell};
 use crate::rx;
 use crate::rx::address::Addresses;
 use crate::rx::peer::{Address, Peers};
-use crate::stream::{arbiter, breath, fork, slice, Beat};
+use crate::stream::{arbiter, breath, fifo, fork, half, Beat};
 use crate::tx::arbitrate::{arbitrate, TxSource};
 use crate::tx::build::build;
 use crate::tx::give_way::{give_way, CAME};
@@ -273,7 +273,7 @@ pub fn transport(
     let reads_end = reads_end.map(|qp| Eased { qp: *qp, answered: lit(1, 1) });
     let receives = eased.map(|qp| Eased { qp: *qp, answered: lit(1, 0) });
     let eased = arbiter(m, &|_: &Eased| lit(1, 1), vec![reads_end, receives]);
-    let doorbell = breath(&m.label("doorbell"), cfg.unhurried(), control.doorbell);
+    let doorbell = half(&m.label("doorbell"), control.doorbell);
     let freed_slot = m.reg_zero("freed_slot", &Freed::of(cfg));
     let scheduled = schedule(
         m,
@@ -322,8 +322,7 @@ pub fn transport(
     resumes.connect(crate::stream::fifo(&m.label("resume"), 2, segmented.resume));
     m.set_all(&forgotten, &segmented.forgotten);
     m.drive(&another, segmented.another);
-    let candidates = slice(&m.label("candidates"), cfg.unhurried(), segmented.candidates);
-    let gathered = gather(m, cfg, candidates, listed.stored);
+    let gathered = gather(m, cfg, segmented.candidates, listed.stored);
     m.drive(&released, gathered.released);
     let parts = breath(&m.label("parts"), cfg.unhurried(), gathered.parts);
     let parts = pace(m, pressed, both, parts);
@@ -416,7 +415,7 @@ pub fn transport(
         shared: control.shared,
         doorbell: control.receive,
         data: data.receives,
-        requests: slice(&m.label("requests"), cfg.unhurried(), dispatched.requests),
+        requests: fifo(&m.label("requests"), 2, dispatched.requests),
         frames: dispatched.frames,
         arrivals: dispatched.arrivals,
         runs: brought,
@@ -469,8 +468,8 @@ pub fn transport(
 
     // Completer.
     // A start or a flush behind a report in this register is held by the recorder, which takes reports first.
-    let sent = slice(&m.label("sent"), cfg.unhurried(), sent);
-    let replies = slice(&m.label("replies"), cfg.unhurried(), dispatched.answers);
+    let sent = half(&m.label("sent"), sent);
+    let replies = half(&m.label("replies"), dispatched.answers);
     let input = completer::Input {
         init: completer_start,
         sent,
@@ -499,7 +498,8 @@ pub fn transport(
     restarts.connect(tracked.restarts);
     m.drive(&oldest, tracked.oldest);
     let credits = [tracked.freed, tracked.credit, launched.credit, raw_credit];
-    m.drive(&freed, credits.into_iter().fold(lit(FREED, 0), |sum, credit| sum + credit.zext(FREED)));
+    let returned_credits = credits.into_iter().fold(lit(FREED, 0), |sum, credit| sum + credit.zext(FREED));
+    m.drive(&freed, m.delay("returned_credits", &returned_credits));
 
     // Congestion control.
     let input = congestion::Input {
@@ -515,17 +515,18 @@ pub fn transport(
     wakes.connect(slowed.wake);
 
     // Send: answers and CNPs beside requests.
-    let answers = breath(&m.label("answers"), cfg.unhurried(), responded.source.packet);
+    let answers = responded.source.packet;
     // Of what loops, acknowledgements wait where they keep nobody waiting; responses have their room.
     let is_ack = answers.loops & answers.opcode.eq(Opcode::RcAcknowledge.code());
     let [acks_in, answers] = split(m, is_ack, answers);
+    let answers = half(&m.label("answers"), answers);
     let acks = acks(m, cfg, room.may_answer, acks_in);
     let notices = admit(&m.label("admit_cnps"), cfg, room.may_answer, slowed.packets);
     // Whether the gate is open is no part of the arbiter's choice.
     let cnps = breath(&m.label("cnps"), cfg.loopback, notices.packets);
     let others = answers.valid | acks.packets.valid | cnps.valid;
     let packets = give_way(m, others, came, launched.packets);
-    let packets = breath(&m.label("packets"), cfg.unhurried(), packets);
+    let packets = half(&m.label("packets"), packets);
     let requests = admit(&m.label("admit_requests"), cfg, room.may_request, packets);
     let request_beats = requests.reserves;
     let requests = TxSource { packet: requests.packets, payload: Some(paid) };

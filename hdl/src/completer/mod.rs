@@ -27,7 +27,7 @@ use crate::context::timer::{timer, Departed, Expired, Pause, Progress};
 use crate::memory::Withdrawals;
 use crate::requester::{Flush, KeptSge, Restart, Sent};
 use crate::responder::{Outcome, Run};
-use crate::stream::{breath, slice};
+use crate::stream::{breath, fifo};
 use crate::types::{
     Completion, DmaReadData, DmaReadRequest, Headers, Oldest, QpBroadcast, ReadsDone, SqStart, TableWrite,
 };
@@ -153,7 +153,7 @@ pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     Completer {
         completions: settled.completions,
         faults: vec![tracked.faults, settled.faults],
-        runs: slice(&m.label("runs"), cfg.unhurried(), scattered.runs),
+        runs: fifo(&m.label("runs"), 2, scattered.runs),
         values: tracked.values,
         read: recalls.read,
         kicks: vec![tracked.kicks, settled.kicks],

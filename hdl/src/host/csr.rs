@@ -386,9 +386,9 @@ fn amounts(events: &Events, ignored: Sig) -> BTreeMap<u32, Sig> {
     amounts
 }
 
-/// The counter memory: gives the counter at `slot` one cycle after `read`, and whether it may be asked already. Where there is time, what is
+/// The counter memory: gives the counter at `slot` one cycle after `read`, and whether it may be asked already. What is
 /// added and what it is added to are chosen a cycle before the addition.
-fn counters(m: &Scope, cfg: &RnicConfig, amounts: &BTreeMap<u32, Sig>, read: Sig, slot: Sig) -> (Sig, Sig) {
+fn counters(m: &Scope, amounts: &BTreeMap<u32, Sig>, read: Sig, slot: Sig) -> (Sig, Sig) {
     let swept = m.reg("swept", 1).reset(0);
     let turn = m.reg("turn", clog2(u64::from(SLOTS))).reset(0);
     let adding = m.reg("adding", 1).reset(0);
@@ -408,12 +408,12 @@ fn counters(m: &Scope, cfg: &RnicConfig, amounts: &BTreeMap<u32, Sig>, read: Sig
     }
     let store = m.mem("counters", SLOTS, &bits(64)).style(Style::Block).build();
     let sum = m.wire("sum", 64);
-    let (writes, written) = (cfg.looked(m, "writes", adding), cfg.looked(m, "written", adding_slot));
+    let (writes, written) = (m.delay("writes", &adding), m.delay("written", &adding_slot));
     store.write(writes, written, &sum);
     m.when(writes & written.all(), |m| m.set(&swept, 1));
     let value = store.read(m, lit(1, 1), read.then(slot, turn), Collision::New);
-    let amount = cfg.looked(m, "amount", m.select(adding_slot, &table));
-    m.drive(&sum, swept.then(cfg.looked(m, "before", value), lit(64, 0)) + amount.zext(64));
+    let amount = m.delay("amount", &m.select(adding_slot, &table));
+    m.drive(&sum, swept.then(m.delay("before", &value), lit(64, 0)) + amount.zext(64));
     (value, swept)
 }
 
@@ -455,7 +455,7 @@ pub fn csr(
     let act = state.is(State::Act);
     let ignored = m.wire("ignored", 1);
     let slot = request.address.slice(3, clog2(u64::from(SLOTS)));
-    let (counter, swept) = counters(m, cfg, &amounts(&events, ignored), request.fire(), slot);
+    let (counter, swept) = counters(m, &amounts(&events, ignored), request.fire(), slot);
     request.accept(state.is(State::Idle) & swept);
 
     // Writes.

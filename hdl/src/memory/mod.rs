@@ -22,7 +22,7 @@ pub use translate::{translate, Lookup, Translated, Translation};
 pub use withdraw::{withdraw, Withdrawals, Withdrawn, WITHDRAWN_BITS};
 
 use crate::config::RnicConfig;
-use crate::stream::breath;
+use crate::stream::{fifo, half};
 use crate::types::{KeyEntry, TableWrite, LIFE_BITS};
 use ferrowire_rtl::{Interface, Scope, Sig, Stream};
 use ferrowire_spec::QpState;
@@ -64,8 +64,15 @@ pub fn memory(
     let life = m.reg("life", LIFE_BITS).reset(1);
     m.when(ends, |m| m.set(&life, life + 1));
     let lives = TableWrite { enable: ends, index: states.index, entry: life };
-    // A question that waits here is inside the way of who asked it.
-    let asked = |(i, question)| breath(&m.label(&format!("question_{i}")), cfg.unhurried(), question);
+    // A question that waits here is inside the way of who asked it. The requester asks once for each piece of a packet.
+    let asked = |(i, question)| {
+        let m = m.label(&format!("question_{i}"));
+        if i == 1 {
+            fifo(&m, 2, question)
+        } else {
+            half(&m, question)
+        }
+    };
     let questions = questions.into_iter().enumerate().map(asked).collect();
     let operated = operate(m, cfg, tables.domains, lives.clone(), tables.keys, entry.clone(), operations);
     let translated = translate(m, cfg, questions, operated.write, lives, tables.pages, operated.read);

@@ -38,7 +38,7 @@ use crate::requester::schedule::wqe_places;
 use crate::requester::segment::{is_local, Operands, Packet};
 use crate::requester::turns::Turn;
 use crate::rx::parse::opcode_is;
-use crate::stream::{breath, few, fifo, forward, prompt_fifo, row_of, slice, spare_fifo, wide_fifo};
+use crate::stream::{breath, few, fifo, forward, half, prompt_fifo, row_of, spare_fifo, wide_fifo};
 use crate::types::{is_raw, DmaReadRequest, OfQp, Oldest, QpBroadcast, QpInit, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
@@ -368,7 +368,8 @@ pub fn commit(
     let (enters, coming) = (pending.fire(), pending.packet.qp);
     let handle_of = |packet: &Packet| packet.remote_va.slice(32, cfg.ah_bits());
     let coming_handle = handle_of(&pending.packet);
-    let pending = slice(&m.label("next"), cfg.unhurried(), pending);
+    let pending =
+        if cfg.unhurried() { half(&m.label("next"), pending) } else { forward(&m.label("next"), pending) };
     let packet = &pending.packet;
     let at = (enters, coming, packet.qp);
     let to_handle = (enters, coming_handle, handle_of(packet));
@@ -380,7 +381,7 @@ pub fn commit(
     bars.write(bar_write.enable, bar_write.index, &bar_write.entry);
     let bar = row_of(m, "bar", at, &bars, &bar_write);
     let (enters, coming, bar_comes) = (barred.fire(), barred.qp, barred.valid);
-    let barred = slice(&m.label("barred"), cfg.unhurried(), barred);
+    let barred = half(&m.label("barred"), barred);
     let bar_there = row_of(m, "bar_there", (enters, coming, barred.qp), &bars, &bar_write);
     let oldest_index = row_of(m, "oldest", at, &oldests, &oldest);
     let qp_state = row_of(m, "state", at, &states, &broadcast.state);

@@ -11,11 +11,11 @@
 //!              +--> inline data, beat by beat --> FIFO --> payload
 //! ```
 //!
-//! A piece ends where its packet, its SGE, or a page of 4 KiB does. A part leaves in the cycle in which its candidate comes,
-//! one a cycle; an SGE of no bytes costs a cycle and gives none. A message that goes on in its middle begins its walk at the
+//! A piece ends where its packet, its SGE, or a page of 4 KiB does. A part leaves in the cycle after its candidate comes,
+//! one a cycle, and none in the cycle in which a candidate comes; an SGE of no bytes costs a cycle and gives none. A message that goes on in its middle begins its walk at the
 //! first SGE, one a cycle, until it is where it was: the first SGE comes with the candidate, less what of the message is
 //! behind already, and what is more than it holds is taken from the next (its address goes up by that, its length down). Where beats are
-//! narrow, each of these steps takes two cycles, and one more where it is a candidate's first.
+//! narrow, each of these steps takes two cycles.
 //!
 //! Each piece is to be looked up with what is left of its SGE, so that one that its region does not hold is refused at its
 //! first byte (IBTA volume 1, 10.8.3.1). The key of an SGE without bytes is not looked at (10.8.3.2).
@@ -36,7 +36,7 @@ use crate::memory::{next_page, to_page_end};
 use crate::requester::fetch::{grain, UNIT};
 use crate::requester::list::{Released, BANKS, MAX_INLINE, UNITS};
 use crate::requester::segment::{Candidate, Packet};
-use crate::stream::deep_fifo;
+use crate::stream::{deep_fifo, half};
 use crate::types::TableWrite;
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::send_wqe::{sge, INLINE_AT, SGES_PER_UNIT};
@@ -139,6 +139,9 @@ impl KeptSge {
 /// Beats of inline data that may wait for what has been read before them.
 const INLINE_BEATS: u32 = 128;
 
+/// Bytes of a page.
+const PAGE: u32 = 4096;
+
 /// Place in the SGEs of a message.
 #[derive(Clone, Bundle)]
 struct Place {
@@ -146,6 +149,8 @@ struct Place {
     key: Sig,
     /// Bytes of the SGE from there on, with a sign: below zero is what must be passed over behind it.
     left: Sig,
+    /// Bytes from there to the end of its page.
+    page_left: Sig,
     /// Number of the SGE behind it, less one.
     next: Sig,
 }
@@ -158,57 +163,52 @@ pub fn gather(
     candidates: Stream<Candidate>,
     stored: TableWrite<Sig>,
 ) -> Gathered {
+    // The place: the candidate's own, or where the walk has come to. It is known when the candidate has entered.
+    let shape = Place { va: bits(64), key: bits(32), left: bits(33), page_left: bits(13), next: bits(4) };
+    let at = m.reg_of("at", &shape);
+    let needs = m.reg("needs", 13).no_reset();
+    // Of a READ or an atomic, whole SGEs are looked up.
+    let to_probe = m.reg("to_probe", 32).no_reset();
+    let enters = candidates.fire();
+    let begun = Place {
+        va: candidates.sge_va,
+        key: candidates.sge_key,
+        left: candidates.sge_left,
+        page_left: to_page_end(candidates.sge_va),
+        next: lit(4, 0),
+    };
+    m.when(enters & candidates.begins, |m| m.set_all(&at, &begun));
+    m.when(enters, |m| {
+        m.set(&needs, candidates.packet.bytes);
+        m.set(&to_probe, candidates.packet.length);
+    });
+    let candidates = half(&m.label("candidates"), candidates);
     let packet = &candidates.packet;
     let bare = !candidates.pays;
     let is_inline = candidates.pays & candidates.inline;
     let probes = candidates.pays & packet.answered;
     let walks = candidates.pays & !candidates.inline;
 
-    // The place: the candidate's own, or where the walk has come to.
-    let shape = Place { va: bits(64), key: bits(32), left: bits(33), next: bits(4) };
-    let kept = m.reg_of("kept", &shape);
-    let inside = m.reg("inside", 1).reset(0);
-    let begun =
-        Place { va: candidates.sge_va, key: candidates.sge_key, left: candidates.sge_left, next: lit(4, 0) };
-    let at = m.mux(candidates.begins & !inside, &begun, &kept);
-    let wanted = m.reg("wanted", 13).no_reset();
-    let needs = m.mux(inside, &wanted, &packet.bytes);
-
-    // Of a READ or an atomic, whole SGEs are looked up.
-    let unprobed = m.reg("unprobed", 32).no_reset();
-    let to_probe = m.mux(inside, &unprobed, &packet.length);
-
-    // Where there is time, a step is three: all this goes to the registers, it is compared, and then something comes of it.
-    let steps = cfg.unhurried().then(|| ["loaded", "measured"].map(|name| m.reg(name, 1).reset(0)));
-    let measured = steps.map_or(lit(1, 1), |[_, measured]| measured);
-    let (at, needs, to_probe) = match steps {
-        Some([loaded, _]) => {
-            m.when(candidates.valid & walks & !loaded, |m| {
-                m.set_all(&kept, &at);
-                m.set(&wanted, needs);
-                m.set(&unprobed, to_probe);
-            });
-            (kept.clone(), wanted, unprobed)
-        }
-        None => (at, needs, to_probe),
-    };
+    // Where there is time, a step is two: it is compared, and then something comes of it.
+    let steps = cfg.unhurried().then(|| m.reg("measured", 1).reset(0));
+    let measured = steps.unwrap_or(lit(1, 1));
 
     // The piece.
     let below = at.left.bit(32);
     let here = cfg.looked(m, "here", walks & !below & at.left.any()) & measured;
-    let to_page_end = to_page_end(at.va);
+    let page_left = at.page_left;
     let large = at.left.slice(13, 19).any();
     let left = at.left.trunc(13);
     let sge_holds = large | needs.le(left);
-    let page_holds = needs.le(to_page_end);
+    let page_holds = needs.le(page_left);
     let all = sge_holds & page_holds;
-    let page_first = large | to_page_end.lt(left);
-    let bytes = m.mux(all, &needs, &m.mux(page_first, &to_page_end, &left));
+    let page_first = large | page_left.lt(left);
+    let bytes = m.mux(all, &needs, &m.mux(page_first, &page_left, &left));
     let bytes = match cfg.unhurried() {
         true => here.then(m.delay("piece", &bytes), lit(13, 0)),
         false => bytes,
     };
-    let used_up = cfg.looked(m, "used_up", probes | (!large & left.le(needs) & left.le(to_page_end)));
+    let used_up = cfg.looked(m, "used_up", probes | (!large & left.le(needs) & left.le(page_left)));
     let all = cfg.looked(m, "all", m.mux(probes, &at.left.trunc(32).ge(to_probe), &all));
 
     // Inline data: a beat a cycle, from the one with the first byte to the one with the last.
@@ -291,27 +291,23 @@ pub fn gather(
     let over = m.mux(here, &lit(33, 0), &at.left);
     let on = empty | (fires & here & used_up);
     m.when(fires & here, |m| {
-        m.set(&kept.va, m.mux(all, &(at.va + needs.zext(64)), &next_page(at.va)));
-        m.set(&kept.left, at.left - m.mux(all, &needs, &to_page_end).zext(33));
-        m.set(&kept.key, at.key);
-        m.set(&kept.next, at.next);
-        m.set(&wanted, needs - m.mux(used_up, &left, &to_page_end));
-        m.set(&unprobed, to_probe - at.left.trunc(32));
-    });
-    m.when(empty, |m| {
-        m.set(&wanted, needs);
-        m.set(&unprobed, to_probe);
+        m.set(&at.va, m.mux(all, &(at.va + needs.zext(64)), &next_page(at.va)));
+        m.set(&at.left, at.left - m.mux(all, &needs, &page_left).zext(33));
+        let more = page_left - needs;
+        m.set(&at.page_left, m.mux(all & more.any(), &more, &lit(13, PAGE)));
+        m.set(&needs, needs - m.mux(used_up, &left, &page_left));
+        m.set(&to_probe, to_probe - at.left.trunc(32));
     });
     m.when(on, |m| {
-        m.set(&kept.va, following(sge::ADDR) - over.sext(64));
-        m.set(&kept.left, following(sge::LEN).zext(33) + over);
-        m.set(&kept.key, following(sge::LKEY));
-        m.set(&kept.next, at.next + 1);
+        let va = following(sge::ADDR) - over.sext(64);
+        m.set(&at.va, va);
+        m.set(&at.page_left, to_page_end(va));
+        m.set(&at.left, following(sge::LEN).zext(33) + over);
+        m.set(&at.key, following(sge::LKEY));
+        m.set(&at.next, at.next + 1);
     });
-    m.when(fires, |m| m.set(&inside, !last)).otherwise_when(empty, |m| m.set(&inside, 1));
-    if let Some([loaded, measured]) = steps {
-        m.set(&loaded, candidates.valid & walks & !taken);
-        m.set(&measured, loaded & !(fires | empty));
+    if let Some(measured) = steps {
+        m.set(&measured, candidates.valid & walks & !(fires | empty));
     }
 
     // Banks: that of a message that is done, and that of one that stopped when another begins.

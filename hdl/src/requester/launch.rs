@@ -27,7 +27,7 @@
 //! Room at the completer: `commit` spends a credit for the last packet of a message that is sent for the first time. It
 //! comes back from here where the packet fails or is forgotten.
 //!
-//! One report a cycle, 2 cycles behind `commit` or the payload's last beat, whichever is later; where beats are narrow one in three cycles, and
+//! One report in two cycles, 3 cycles after `commit` or 2 after the payload's last beat, whichever is later; where beats are narrow one in three cycles, and
 //! 3 cycles later. Packets with payload pass in the cycle in which they come. Where the completer does not take reports at once, for it is
 //! busy, packets may be on the wire that it does not know: until it does, `late` tells it to leave answers alone. Reset: the queue is empty
 //! and no QP is barred.
@@ -192,11 +192,11 @@ pub fn launch(
     let stuck = m.reg("stuck", 2).reset(0);
     let moves = go | !queue.valid;
     m.when(moves, |m| m.set(&stuck, 0))
-        .otherwise_when(!stuck.all() & verdicts.valid, |m| m.set(&stuck, stuck + 1));
+        .otherwise_when(!stuck.bit(1) & verdicts.valid, |m| m.set(&stuck, stuck + 1));
     // The last of them is known to the completer so many cycles after it has left.
     let known_in = m.reg("known_in", 3).reset(0);
     m.when(known_in.ne(0) & !verdicts.valid, |m| m.set(&known_in, known_in - 1));
-    m.when(stuck.all() | waiting.ge(MANY), |m| m.set(&known_in, 7));
+    m.when(stuck.bit(1) | waiting.ge(MANY), |m| m.set(&known_in, 7));
     let late = known_in.ne(0);
 
     // The gate: packets without payload wait for their token.

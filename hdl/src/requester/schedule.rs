@@ -17,7 +17,8 @@
 //! least one, and puts the QP back in line if more are left. A WQE is 1, 2, 4 or 8 units, as its queue says; all indices
 //! count WQEs, and the places that `fetch` has are units. Nothing waits for the read: several grants of one QP may be under way.
 //!
-//! Where both wait, an event and a grant take turns: whoever floods the card with doorbells takes nobody's grants.
+//! Where both wait, an event and a grant take turns: whoever floods the card with doorbells takes nobody's grants. A doorbell that
+//! finds the line empty is its QP's grant as well, for nobody is before it.
 //!
 //! What has begun is done 3 cycles later, whatever the others do: a grant begins only when each of its takers has room
 //! and `fetch` has places for a whole batch. The blocks that give back places, or take flushes, wait for events of
@@ -410,6 +411,8 @@ pub fn schedule(
     let kind = |name: &str| m.reg(&format!("kind_{name}"), 1).reset(0);
     let (kind_clear, kind_start, kind_resume) = (kind("clear"), kind("start"), kind("resume"));
     let (kind_doorbell, kind_kick, kind_grant) = (kind("doorbell"), kind("kick"), kind("grant"));
+    // A doorbell that found nobody in line, and room for a grant.
+    let at_once = m.reg("at_once", 1).reset(0);
     m.when(starts, |m| {
         m.set(&qp, chosen);
         m.set(&index, m.mux(is_resume, &resume.index, &doorbell.producer));
@@ -425,6 +428,7 @@ pub fn schedule(
         m.set(&kind_start, is_start);
         m.set(&kind_resume, is_resume & !resume.start);
         m.set(&kind_doorbell, is_doorbell);
+        m.set(&at_once, is_doorbell & !line.valid & may_grant);
         m.set(&kind_kick, is_kick);
         m.set(&kind_grant, is_grant);
         m.set(&lines_turn, !is_grant);
@@ -516,7 +520,8 @@ pub fn schedule(
         let (want, all) = least_of_three(m, pending, limit - under_way, piece.most.zext(16));
         Work { any: pending.any(), want: want.trunc(7), all }
     };
-    let work = m.mux(drains, &work(row.high), &work(row.producer));
+    let producer = m.mux(kind_doorbell, &index, &row.producer);
+    let work = m.mux(drains, &work(row.high), &work(producer));
     let count = m.delay("count", &work.want);
     let address = m.delay("address", &cfg.bus(piece.address));
     let has_work = sends & work.any;
@@ -544,7 +549,9 @@ pub fn schedule(
     // The grant's cycle. Who took the room that it began with? Nobody: only grants do.
     let done = state.is(State::Grant).named("done");
     m.when(done, |m| m.set(&state, State::Idle));
-    let go = done & kind_grant & can;
+    let grants_now = m.delay("grants_now", &(at_once & !row.queued & !overrun));
+    let grants = kind_grant | grants_now;
+    let go = done & grants & can;
     let flushing = done & kind_grant & flushes;
     let starting = done & kind_start;
     let goes_on = starting & start.recovers;
@@ -586,7 +593,7 @@ pub fn schedule(
     let room = read.ready & granted.ready & flush.ready;
     m.assert(!(go | flushing | marking | starting) | room, "a grant finds the room that it began with");
     // A register, so it knows of the last grant only from the second cycle of the next state on: that one is let pass.
-    let after = m.delay("after", &(done & (kind_grant | kind_start)));
+    let after = m.delay("after", &(done & (grants | kind_start)));
     let had_room = m.delay("had_room", &(room & places.ge(batch_units(cfg))));
     m.drive(&may_grant, had_room & !after);
     let read = fifo(&m.label("read"), 4, read);
@@ -598,11 +605,13 @@ pub fn schedule(
 
     // What the row becomes.
     let fetched = row.fetch + count.zext(16);
+    let granted_now = grants_now & can;
     let stays = go & !all | (done & kind_grant & waits);
     // A QP whose queue is cleared may still stand in the line from before; it leaves when its turn comes.
-    let joins = !row.queued & !kind_grant & !kind_clear & !kind_start;
+    let joins = !row.queued & !kind_grant & !kind_clear & !kind_start & !granted_now;
     m.set_all(&next, &row);
-    m.set(&next.queued, m.mux(kind_grant, &stays, &(row.queued | !(kind_clear | kind_start))));
+    let leaves = kind_grant | granted_now;
+    m.set(&next.queued, m.mux(leaves, &stays, &(row.queued | !(kind_clear | kind_start))));
     m.when(kind_doorbell & !refused, |m| m.set(&next.producer, index));
     m.when(kind_resume, |m| {
         m.set(&next.fetch, index);

@@ -46,7 +46,7 @@ use crate::context::congestion::{Charge, Gate, Marked};
 use crate::host::event::Report;
 use crate::host::{SrqControl, SrqStatus};
 use crate::memory::{self, Lookup, Operation, Passage, Translation};
-use crate::stream::{breath, slice, Beat};
+use crate::stream::{breath, fifo, Beat};
 use crate::tx::arbitrate::TxSource;
 use crate::types::{
     Completion, DmaReadData, DmaReadRequest, DmaWrite, Headers, OfQp, QpBroadcast, QpFault, QpInit,
@@ -189,7 +189,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     wants.connect(walked.wanted);
     mends.connect(walked.mends);
     m.drive(&settled, walked.settled);
-    let runs = merge(m, input.arrivals, slice(&m.label("runs"), cfg.unhurried(), walked.runs), input.runs);
+    let runs = merge(m, input.arrivals, fifo(&m.label("runs"), 2, walked.runs), input.runs);
     let invalidated = m.wire("invalidated", 1);
     let runs = breath(&m.label("merged"), cfg.unhurried(), runs);
     let cut = cut(m, cfg, runs, invalidated);

@@ -23,7 +23,7 @@ use crate::host::dma::Order;
 use crate::memory::Passage;
 use crate::responder::order::{Operands, Outcome, Piece};
 use crate::responder::reply::{Kind, Reply, Served};
-use crate::stream::{breath, fifo, fork, realign, skid, Beat, Realign};
+use crate::stream::{breath, fifo, fork, realign, Beat, Realign};
 use crate::types::{Completion, DmaWrite};
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Scope, Sig, Stream};
 
@@ -178,7 +178,7 @@ pub fn place(
     let lanes = cfg.lane_bits();
     m.discard(&frames.payload);
     // Who brings them need not know in the same cycle that they wait.
-    let frames = if cfg.unhurried() { skid(&m.label("frames"), frames) } else { frames };
+    let frames = fifo(&m.label("frames"), 2, frames);
 
     // An order goes three ways, each with a queue, so that the next one is checked while this one moves.
     let mut ways = fork(m, 3, orders).into_iter();

@@ -156,7 +156,7 @@ pub fn wide_fifo<T: Bundle + Interface>(
     }
 }
 
-/// What [`keyed_fifo`] shows.
+/// What [`keyed`] shows.
 #[derive(Interface)]
 pub struct Keyed<T: Bundle + Interface> {
     /// The FIFO's output.
@@ -167,29 +167,8 @@ pub struct Keyed<T: Bundle + Interface> {
     pub coming: Sig,
 }
 
-/// A [`deep_fifo`] that tells the key of a beat in the cycle before it shows the beat, so that the key's row of a table is read
-/// meanwhile ([`row_of`](super::row_of)). The keys, of few bits, lie in LUT RAM.
-#[module]
-pub fn keyed_fifo<T: Bundle + Interface>(
-    m: &Scope,
-    #[param] depth: u32,
-    key: &dyn Fn(&T) -> Sig,
-    input: Stream<T>,
-) -> Keyed<T> {
-    let at = pointers(m, depth);
-    let store = m.mem("store", depth, &input.payload).style(Style::Block).build();
-    let of_input = key(&input.payload);
-    let keys = m.mem("keys", depth, &of_input).style(Style::Distributed).build();
-    store.write(input.fire(), at.tail, &input.payload);
-    keys.write(input.fire(), at.tail, &of_input);
-    input.accept(!at.full);
-    let take = m.wire("take", 1);
-    let out = behind(m, &at, &take, &store);
-    at.move_on(m, input.fire(), take);
-    Keyed { out, enters: take, coming: keys.read_now(at.head) }
-}
-
-/// [`keyed_fifo`]; where there is `time` a [`folded_fifo`] of so many parts, with a [`half`] behind block RAM, which is slow to read.
+/// A FIFO in block RAM for what comes in two cycles or more. It tells the key of a beat in the cycle before it shows the beat, so that the key's row of a table is
+/// read meanwhile ([`row_of`](super::row_of)): a [`half`] follows the block RAM, which is slow to read. Where there is `time` the store is folded into so many parts.
 pub fn keyed<T: Bundle + Interface>(
     m: &Scope,
     time: Option<u32>,
@@ -197,8 +176,7 @@ pub fn keyed<T: Bundle + Interface>(
     key: &dyn Fn(&T) -> Sig,
     input: Stream<T>,
 ) -> Keyed<T> {
-    let Some(parts) = time else { return keyed_fifo(m, depth, key, input) };
-    let stored = folded_fifo(m, depth, parts, input);
+    let stored = wide_fifo(m, depth, time, input);
     let (enters, coming) = (stored.fire(), key(&stored.payload));
     Keyed { out: half(m, stored), enters, coming }
 }

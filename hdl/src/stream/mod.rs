@@ -11,15 +11,13 @@ mod skid;
 
 pub use arbiter::{arbiter, arbiter_from, arbiter_held, fork, Chosen};
 pub use ferrowire_parts::Beat;
-pub use fifo::{
-    deep_fifo, few, fifo, folded_fifo, keyed, keyed_fifo, prompt_fifo, spare_fifo, wide_fifo, Keyed,
-};
+pub use fifo::{deep_fifo, few, fifo, folded_fifo, keyed, prompt_fifo, spare_fifo, wide_fifo, Keyed};
 pub use gather::{gather, Flagged, Forget};
 pub(crate) use proof::proofs;
 pub(crate) use realign::{byte_mask, lanes_from, rotate};
 pub use realign::{realign, Realign, Realigned};
 pub(crate) use row::row_of;
-pub use skid::{breath, catch, forward, half, skid, slice};
+pub use skid::{breath, catch, forward, half, skid};
 
 #[cfg(test)]
 mod tests {
@@ -59,7 +57,10 @@ mod tests {
             passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| fifo(m, 4, s)));
             passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| deep_fifo(m, 4, s)));
             passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| prompt_fifo(m, 4, s)));
-            passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| keyed_fifo(m, 4, &|b: &Beat| b.last, s).out));
+            passes_frames(
+                beat_bytes,
+                sim_of(beat_bytes, |m, s| keyed(m, None, 4, &|b: &Beat| b.last, s).out),
+            );
         }
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn row_of<R: Bundle>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stream::{forward, keyed_fifo, Keyed};
+    use crate::stream::{forward, keyed, Keyed};
     use crate::testing::Random;
     use ferrowire_rtl::{bits, build, Sim, Style};
     use rand::Rng;
@@ -49,7 +49,7 @@ mod tests {
                 table.write(write.enable, write.index, &write.entry);
                 let input = m.stream_in("in", &bits(2));
                 let Keyed { out, enters, coming } = match behind_a_fifo {
-                    true => keyed_fifo(m, 4, &|index: &Sig| *index, input),
+                    true => keyed(m, None, 4, &|index: &Sig| *index, input),
                     false => {
                         let (enters, coming) = (input.fire(), input.payload);
                         Keyed { out: forward(m, input), enters, coming }

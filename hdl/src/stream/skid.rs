@@ -84,15 +84,6 @@ pub fn breath<T: Bundle + Interface>(m: &Scope, time: bool, input: Stream<T>) ->
     }
 }
 
-/// [`half`] where there is time, [`forward`] where not.
-pub fn slice<T: Bundle + Interface>(m: &Scope, time: bool, input: Stream<T>) -> Stream<T> {
-    if time {
-        half(m, input)
-    } else {
-        forward(m, input)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -52,7 +52,7 @@ use crate::config::RnicConfig;
 use crate::context::timer::Departed;
 use crate::fields::assemble;
 use crate::loopback::{nothing, reserved};
-use crate::stream::{catch, fifo, forward, skid, Beat};
+use crate::stream::{catch, fifo, Beat};
 use crate::types::{is_raw, priority_of, AddressVector, TableWrite, TxPacket, NEIGHBOUR_OPCODE};
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::opcode::Ext;
@@ -624,9 +624,11 @@ pub fn build(
     let before_payload = m.reg("before_payload", HEADER_WORD_BITS - word_bits).no_reset();
     let payload_left = m.reg("payload_left", 1).reset(0);
 
-    m.drive(&leaves.behind, before_payload.eq(0));
-    let wants = (payload_left & leaves.behind).named("wants_payload");
-    let last = beats_left.eq(0);
+    // What follows from these is known a cycle before.
+    let behind = m.reg("behind", 1).reset(0);
+    let wants = m.reg("wants_payload", 1).reset(0);
+    let last = m.reg("last", 1).reset(0);
+    m.drive(&leaves.behind, behind);
     let carries = m.reg("carries", 1).reset(0);
     let of = m.reg_of("of", &FrameOf::of(cfg));
     let headers = header.beat & (!of.raw).repeat(8 * beat_bytes);
@@ -644,25 +646,30 @@ pub fn build(
     m.drive(&leaves.fires, beats.fire());
     m.when(beats.fire(), |m| {
         m.set(&beats_left, beats_left - 1);
-        m.when(before_payload.any(), |m| m.set(&before_payload, before_payload - 1));
+        m.set(&last, beats_left.eq(1));
+        m.when(!behind, |m| m.set(&before_payload, before_payload - 1));
+        let reaches = behind | before_payload.eq(1);
+        m.set(&behind, reaches);
         m.when(wants & joined.last, |m| m.set(&payload_left, 0));
+        m.set(&wants, reaches & payload_left & !(wants & joined.last));
     });
     m.when(!active | done, |m| m.set(&active, header.valid));
     m.when(goes, |m| {
-        m.set(&beats_left, end_word.slice(word_bits, width - word_bits));
+        let beats = end_word.slice(word_bits, width - word_bits);
+        m.set(&beats_left, beats);
+        m.set(&last, beats.eq(0));
         let in_last_beat = raw.then(next.tail, cat(&[lit(2, ODD), end_word.trunc(word_bits)]));
         m.set(&empty, lit(lane_bits, 0) - in_last_beat);
-        m.set(&before_payload, next.extent.header.slice(word_bits, HEADER_WORD_BITS - word_bits));
+        let before = next.extent.header.slice(word_bits, HEADER_WORD_BITS - word_bits);
+        m.set(&before_payload, before);
+        m.set(&behind, before.eq(0));
         m.set(&payload_left, next.has_payload);
+        m.set(&wants, before.eq(0) & next.has_payload);
         m.set(&carries, next.has_payload);
         m.set_all(&of, &next.of);
     });
-    // Where the parts are slow, who brings the payload need not know in the same cycle that the wire waits.
-    if cfg.unhurried() {
-        skid(m, beats)
-    } else {
-        forward(m, beats)
-    }
+    // Who brings the payload need not know in the same cycle that the wire waits.
+    fifo(&m.label("leaving"), 2, beats)
 }
 
 #[cfg(test)]

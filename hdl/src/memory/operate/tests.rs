@@ -548,7 +548,7 @@ fn a_lookup_meets_an_operation_before_it_or_after_it_and_never_between() {
         access: REMOTE_WRITE,
     };
     b.ask_for(0, bind);
-    // A question a cycle, all the while; refused ones come first, then only granted ones.
+    // As many questions as are taken, all the while; refused ones come first, then only granted ones.
     let mut answers = Vec::new();
     let question = [
         ("key", 0x9a5),
@@ -561,7 +561,7 @@ fn a_lookup_meets_an_operation_before_it_or_after_it_and_never_between() {
     for _ in 0..60 {
         b.sources[3].push_values(&question);
     }
-    for _ in 0..80 {
+    for _ in 0..140 {
         step(&mut b.sim, &mut b.sources, &mut b.sinks, &mut b.random, 0.0);
         if b.sim.get("answer_valid") == 1 {
             let address = b.sim.get("answer_address");
@@ -570,7 +570,7 @@ fn a_lookup_meets_an_operation_before_it_or_after_it_and_never_between() {
     }
     let first = answers.iter().position(Option::is_some).expect("it is bound");
     assert!(first > 0 && answers[first..].iter().all(|a| *a == Some(region.base + 150)), "{answers:?}");
-    assert_eq!(answers.len(), 60, "two lookups of those cycles waited");
+    assert_eq!(answers.len(), 60, "each has its answer");
 }
 
 #[test]

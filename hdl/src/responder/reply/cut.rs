@@ -39,7 +39,7 @@ use crate::context::congestion::{Charge, Gate};
 use crate::loopback::reserved;
 use crate::memory::to_page_end;
 use crate::path::mtu_bytes;
-use crate::stream::{deep_fifo, fifo, forward, slice};
+use crate::stream::{deep_fifo, fifo, forward, half};
 use crate::types::{QpAttributes, QpBroadcast, TableWrite};
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::opcode::Opcode;
@@ -401,12 +401,12 @@ pub(super) fn cut(
     let reserves = reserved & candidate.fire().repeat(reserved.width());
     let charge = Stream::new(m, "charge", candidate.fire() & reads, Charge { qp, bytes });
     m.drive(&charge_room, charge.ready);
-    let charges = slice(&m.label("charges"), cfg.unhurried(), charge);
+    let charges = half(&m.label("charges"), charge);
     let operands = Operands { swap: entry.swap, compare: entry.compare, compares: entry.compares };
     let operands = Stream::new(m, "operand", candidate.fire() & executes, operands);
     m.drive(&operands_room, operands.ready);
     m.drive(&leaves, at_emit & (!speaks | candidate.fire()));
-    let candidates = slice(&m.label("candidates"), cfg.unhurried(), candidate);
+    let candidates = half(&m.label("candidates"), candidate);
     let operands = deep_fifo(&m.label("operands"), ATOMICS, operands);
 
     // What becomes of the QP.

@@ -25,7 +25,7 @@ use super::order::Finished;
 use super::Header;
 use crate::config::RnicConfig;
 use crate::responder::admit::{NAK_ACCESS, NAK_OPERATION};
-use crate::stream::{deep_fifo, fifo, slice};
+use crate::stream::{deep_fifo, fifo, half};
 use crate::types::{QpFault, TableWrite, FAULT_BITS};
 use ferrowire_rtl::{bits, clog2, lit, module, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::EventKind;
@@ -97,7 +97,7 @@ pub(super) fn depart(
     let now = m.mux(failed.enable & failed.index.eq(coming), &failed.entry, &failed_before);
     m.when(departures.fire(), |m| m.set(&dead, now))
         .otherwise_when(failed.enable, |m| m.set(&dead, failed.entry));
-    let departures = slice(&m.label("departure"), cfg.unhurried(), departures);
+    let departures = half(&m.label("departure"), departures);
     let about = &departures.about;
     let qp = about.qp;
     let is = |work: Work| match work {

@@ -58,7 +58,7 @@ use crate::config::RnicConfig;
 use crate::context::congestion::{Charge, Gate};
 use crate::host::dma::{write_entry, EntryWrite, Order};
 use crate::memory::{Lookup, Passage, Translation};
-use crate::stream::{arbiter, breath, deep_fifo, slice};
+use crate::stream::{arbiter, breath, deep_fifo, half};
 use crate::tx::arbitrate::TxSource;
 use crate::types::{DmaReadData, DmaReadRequest, DmaWrite, QpBroadcast, QpFault, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
@@ -276,7 +276,7 @@ pub fn reply(
     // Behind this point nothing overtakes: what is finished has been taken here.
     let passed = breath(&m.label("passed"), cfg.unhurried(), ordered.pass);
     let header = arbiter(m, &|_: &Header| lit(1, 1), vec![passed, departed.headers]);
-    let header = slice(&m.label("headers"), cfg.unhurried(), header);
+    let header = half(&m.label("headers"), header);
     let ended = Stream::new(m, "end", header.valid & header.end, header.qp);
     m.assert(!ended.valid | ended.ready, "a QP ends once");
     let ends = header.end;

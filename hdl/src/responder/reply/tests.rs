@@ -733,22 +733,22 @@ fn a_long_read_keeps_nobody_waiting() {
 }
 
 #[test]
-fn an_acknowledgement_passes_in_two_cycles_while_others_read() {
+fn an_acknowledgement_passes_in_five_cycles_while_others_read() {
     let mut bench = Bench::new(64, 16, 32, 0.0);
     bench.host = 250..=250;
     (0..40).for_each(|_| bench.step());
     bench.acknowledge(3);
-    (0..4).for_each(|_| bench.step());
-    assert_eq!(bench.sinks[PACKET].cycles[0] - bench.sources[REPLY].cycles[0], 2);
+    (0..10).for_each(|_| bench.step());
+    assert_eq!(bench.sinks[PACKET].cycles[0] - bench.sources[REPLY].cycles[0], 5);
     for _ in 0..16 {
         bench.read(1, PAGE, 256);
     }
     (0..60).for_each(|_| bench.step());
     bench.acknowledge(3);
-    (0..4).for_each(|_| bench.step());
+    (0..10).for_each(|_| bench.step());
     let at = |cycles: &[u64]| cycles[cycles.len() - 1];
     assert_eq!(bench.sinks[PACKET].values("qp"), [3, 3]);
-    assert_eq!(at(&bench.sinks[PACKET].cycles) - at(&bench.sources[REPLY].cycles), 2);
+    assert_eq!(at(&bench.sinks[PACKET].cycles) - at(&bench.sources[REPLY].cycles), 5);
     bench.compare();
 }
 
@@ -811,7 +811,7 @@ fn reads_and_atomics_take_the_cycles_that_they_may() {
         bench.compare();
         let latency = bench.sinks[PACKET].cycles[0] - bench.sources[REPLY].cycles[0] - host.max(1);
         println!("from a reply to its READ response: {latency} cycles and the host's");
-        assert!(latency <= 14);
+        assert!(latency <= 17);
     }
 }
 

@@ -20,6 +20,14 @@ impl Bench {
         (0..n).for_each(|_| self.sources[VERDICTS].push_values(&[("", 0)]));
     }
 
+    /// As fast as reports leave.
+    fn verdicts_apart(&mut self, n: usize) {
+        for _ in 0..n {
+            self.verdicts(1);
+            self.steps(2);
+        }
+    }
+
     fn steps(&mut self, n: u32) {
         (0..n).for_each(|_| self.step());
     }
@@ -36,7 +44,7 @@ fn a_flush_that_waits_goes_before_a_start_and_behind_the_reports() {
     bench.start(2, 0x1234);
     bench.steps(5);
     bench.verdicts(PENDING as usize + 10);
-    bench.steps(PENDING + 50);
+    bench.steps(2 * PENDING + 50);
     assert_eq!(bench.sinks[SENT].items.len(), PENDING as usize + 10);
     assert_eq!((bench.started, bench.starts.len()), (0, 1), "the flush is before it");
     assert_eq!(bench.sources[REPORTS].left(), 0);
@@ -210,7 +218,7 @@ fn all_verdicts_have_a_place_while_the_head_of_the_queue_stands_still() {
         assert!(bench.sources[REPORTS].left() > 0, "the queue is full");
         bench.sinks[FLUSHED].stall = None;
         bench.sinks[STARTED].stall = None;
-        bench.steps(2 * PENDING);
+        bench.steps(3 * PENDING);
         assert_eq!(bench.sinks[SENT].values("psn"), (0..n as u64).collect::<Vec<u64>>());
     }
 }
@@ -234,7 +242,7 @@ fn late_begins_when_a_report_stands_still_and_ends_when_all_are_told() {
     assert!((from + 4..from + 10).contains(&first), "{}", first - from);
     assert_eq!(bench.late.len() as u64, bench.sim.cycles() - first, "all the time");
     bench.sinks[SENT].stall = None;
-    bench.steps(40);
+    bench.steps(60);
     let (told, last) = (*bench.sinks[SENT].cycles.last().unwrap(), *bench.late.last().unwrap());
     assert_eq!(bench.sinks[SENT].items.len(), 25);
     assert_eq!(bench.late.len() as u64, last + 1 - first, "without a gap");
@@ -244,7 +252,7 @@ fn late_begins_when_a_report_stands_still_and_ends_when_all_are_told() {
         let (before, told) = (bench.late.len(), bench.sinks[SENT].items.len());
         let from = bench.sim.cycles();
         bench.steps(30);
-        bench.verdicts(40 - 25);
+        bench.verdicts_apart(40 - 25);
         bench.steps(40);
         bench.packets(1, 0..15);
         if by_flush {
@@ -253,12 +261,12 @@ fn late_begins_when_a_report_stands_still_and_ends_when_all_are_told() {
             // It goes behind the reports that wait.
             bench.steps(20);
             bench.packets(1, 0..15);
-            bench.verdicts(15);
+            bench.verdicts_apart(15);
         } else {
             bench.sinks[STARTED + 2].stall = Some(1.0);
             bench.start(2, 0);
             bench.packets(1, 0..15);
-            bench.verdicts(15);
+            bench.verdicts_apart(15);
         }
         bench.steps(40);
         assert_eq!(bench.late.len(), before, "since {from}: nothing waits but for its payload");
