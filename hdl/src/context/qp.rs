@@ -34,7 +34,7 @@
 
 use crate::config::RnicConfig;
 use crate::host::event::Report;
-use crate::stream::{arbiter, breath, skid};
+use crate::stream::{arbiter, half, skid};
 use crate::types::{
     Drained, Kick, Mark, OfQp, QpAttributes, QpBroadcast, QpFault, QpInit, SqStart, TableWrite, FAULT_BITS,
     STAY_BITS,
@@ -206,7 +206,7 @@ pub fn qp(
     let of = |sends: u32| move |f: &QpFault| Fault { qp: f.qp, sends: lit(1, sends), event: f.event };
     let mut all = vec![skid(m, send_faults).map(QpFault::silent).map(of(1))];
     all.extend(faults.into_iter().map(|fault| skid(m, fault).map(of(0))));
-    let fault = breath(&m.label("fault"), cfg.unhurried(), arbiter(m, &|_: &Fault| lit(1, 1), all));
+    let fault = half(&m.label("fault"), arbiter(m, &|_: &Fault| lit(1, 1), all));
     let index = m.reg("index", cfg.qp_bits()).no_reset();
     let wanted = query.valid.then(query.payload, fault.qp);
     let read = (state.is(State::Idle) & (query.valid | fault.valid)).named("read");

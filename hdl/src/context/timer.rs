@@ -25,7 +25,7 @@
 //! nothing is taken.
 
 use crate::config::RnicConfig;
-use crate::stream::{breath, fifo};
+use crate::stream::{fifo, half};
 use crate::types::TableWrite;
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::syndrome::rnr_timer_us;
@@ -128,16 +128,15 @@ pub fn timer(
     let now = m.reg("now", 32).reset(0);
     m.when(tick, |m| m.set(&now, now + 1));
     // Who takes up what has come is far from who sends it.
-    let comes = cfg.unhurried();
     let (departed, progress, pause) = (
-        breath(&m.label("departs_now"), comes, departed),
-        breath(&m.label("progresses"), comes, progress),
-        breath(&m.label("pauses"), comes, pause),
+        half(&m.label("departs_now"), departed),
+        half(&m.label("progresses"), progress),
+        half(&m.label("pauses"), pause),
     );
     let (departed, progress, pause) = (
         fifo(&m.label("departed"), 8, departed),
-        breath(&m.label("told"), cfg.unhurried(), fifo(&m.label("progress"), 8, progress)),
-        breath(&m.label("paused"), cfg.unhurried(), fifo(&m.label("pause"), 4, pause)),
+        half(&m.label("told"), fifo(&m.label("progress"), 8, progress)),
+        half(&m.label("paused"), fifo(&m.label("pause"), 4, pause)),
     );
 
     // After reset every timer is stopped, one a cycle.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! One question a cycle. Where several wait, the first client has every other one, for what the wire brings cannot wait, and the others share the
-//! rest round robin. The answer comes 4 cycles later as a pulse that its client must take:
+//! rest round robin. The answer comes 5 cycles later as a pulse that its client must take:
 //! a client asks only for what it has room for. Answers to one client come in the order of its questions. The longest
 //! path is the 65-bit sum and comparison of the range check, which has a cycle of its own. Where there is time, so have the key RAM's read and
 //! the first comparisons, and the answer comes after 5. In a cycle in which `operate` reads an entry no question is taken.
@@ -179,16 +179,11 @@ pub fn translate(
     m.set(&one.client, client);
     m.set_all(&one.ask, &chosen);
     let of_read = Found { one, entry: found.clone(), life };
-    let Found { one, entry, life } = cfg.looked(m, "looked", of_read);
+    let Found { one, entry, life } = m.delay("looked", &of_read);
     m.discard(&entry);
-    let one_valid = match cfg.unhurried() {
-        true => {
-            let looks = m.reg("looks", 1).reset(0);
-            m.set(&looks, one_valid);
-            looks
-        }
-        false => one_valid,
-    };
+    let looks = m.reg("looks", 1).reset(0);
+    m.set(&looks, one_valid);
+    let one_valid = looks;
     let in_table = match key_bits {
         24 => lit(1, 1),
         _ => one.ask.key.slice(8 + key_bits, 24 - key_bits).eq(0),
@@ -342,7 +337,7 @@ mod tests {
             assert_eq!(self.sim.get("ask_ready"), 1);
             self.sim.tick();
             self.sim.set("ask_valid", 0);
-            let cycles = if self.cfg.unhurried() { 5 } else { 4 };
+            let cycles = 5;
             for _ in 1..cycles {
                 assert_eq!(self.sim.get("answer_valid"), 0);
                 self.sim.tick();

@@ -252,9 +252,9 @@ pub(super) fn atomic(
     let may =
         m.select(jobs.errand, &[all_here, all_here | (operands.valid & !jobs.granted), lit(1, 1), lit(1, 1)]);
     // Where there is time, that is known a cycle after the job came.
-    let may = cfg.looked(m, "may", may);
+    let may = m.delay("may", &may);
     let takes = m.wire("takes", 1);
-    let may = if cfg.unhurried() { may & m.delay("job_was_here", &(jobs.valid & !takes)) } else { may };
+    let may = may & m.delay("job_was_here", &(jobs.valid & !takes));
     m.drive(&takes, idle & jobs.valid & may);
     jobs.accept(idle & may);
     let errors = takes & executes & words.error;
@@ -294,20 +294,15 @@ pub(super) fn atomic(
             let before = bank.read_now(group.trunc(3));
             let place = cat(&[lit(2, lane), group]) - places.written;
             let hit = before.valid & place.lt(under_way) & before.address.eq(places.address);
-            cfg.looked(m, &format!("hit{lane}"), hit)
+            m.delay(&format!("hit{lane}"), &hit)
         })
         .collect();
     let at_scan = state.is(State::Scan);
     let hit = cat(&hits).any();
     let from = m.reg("from", 5).no_reset();
-    let (at_look, scanned) = match cfg.unhurried() {
-        true => (state.is(State::Look), m.delay("scanned", &group)),
-        false => (at_scan, group),
-    };
+    let (at_look, scanned) = (state.is(State::Look), m.delay("scanned", &group));
     m.when(at_scan, |m| m.set(&group, group - 1));
-    if cfg.unhurried() {
-        m.when(at_scan, |m| m.set(&state, State::Look));
-    }
+    m.when(at_scan, |m| m.set(&state, State::Look));
     m.when(at_look, |m| {
         m.set(&from, cat(&[youngest(&hits), scanned.trunc(3)]));
         m.when(hit, |m| m.set(&state, State::Take))
@@ -330,12 +325,8 @@ pub(super) fn atomic(
     let write = Write { address: cat(&[lit(3, 0), places.address]), value: result };
     let write = Stream::new(m, "write", state.is(State::Write) & changes, write);
     let ends = write.fire() | (state.is(State::Write) & !changes);
-    if cfg.unhurried() {
-        m.when(ends, |m| m.set(&state, State::Written));
-        m.drive(&done, state.is(State::Written));
-    } else {
-        m.drive(&done, ends);
-    }
+    m.when(ends, |m| m.set(&state, State::Written));
+    m.drive(&done, state.is(State::Written));
     m.when(done, |m| m.set(&state, State::Answer));
     m.when(counts, |m| m.set(&number, number + 1));
     operands.accept(done | errors | (takes & skips));
