@@ -519,14 +519,16 @@ pub fn transport(
     // Of what loops, acknowledgements wait where they keep nobody waiting; responses have their room.
     let is_ack = answers.loops & answers.opcode.eq(Opcode::RcAcknowledge.code());
     let [acks_in, answers] = split(m, is_ack, answers);
+    let comes = answers.valid;
     let answers = half(&m.label("answers"), answers);
     let acks = acks(m, cfg, room.may_answer, acks_in);
     let notices = admit(&m.label("admit_cnps"), cfg, room.may_answer, slowed.packets);
     // Whether the gate is open is no part of the arbiter's choice.
     let cnps = breath(&m.label("cnps"), cfg.loopback, notices.packets);
-    let others = answers.valid | acks.packets.valid | cnps.valid;
-    let packets = give_way(m, others, came, launched.packets);
-    let packets = half(&m.label("packets"), packets);
+    // An answer that comes is another one too, for the register shows one in two cycles.
+    let others = comes | answers.valid | acks.packets.valid | cnps.valid;
+    let packets = half(&m.label("packets"), launched.packets);
+    let packets = give_way(m, others, came, packets);
     let requests = admit(&m.label("admit_requests"), cfg, room.may_request, packets);
     let request_beats = requests.reserves;
     let requests = TxSource { packet: requests.packets, payload: Some(paid) };
