@@ -120,6 +120,8 @@ pub struct Visit<R: Bundle, E: Bundle> {
     pub row: R,
     /// The event.
     pub event: E,
+    /// What is in F, a cycle before it is in E1.
+    pub coming: E,
 }
 
 /// What the block says of an event in En.
@@ -299,7 +301,7 @@ impl<R: Bundle> Table<R> {
         m.set_all(&in_f, &event);
         let in_e1 = m.reg_of("event", &event);
         m.set_all(&in_e1, &in_f);
-        let visit = Visit { key: under[1].key, row, event: in_e1 };
+        let visit = Visit { key: under[1].key, row, event: in_e1, coming: in_f };
         let (void, key) = (last.void, last.key);
         let table = Table { issued, valid: acts, void, key, unchanged, sweeps, swept, again, new_row, under };
         (table, visit)
@@ -307,9 +309,20 @@ impl<R: Bundle> Table<R> {
 
     /// A row of a table that others write, in E1: as it was when the event was issued.
     pub fn beside<T: Bundle>(&self, m: &Scope, name: &str, table: &Mem<T>) -> T {
-        let read = table.read(m, lit(1, 1), self.issued, Collision::New);
-        let kept = m.reg_of(name, &read);
-        m.set_all(&kept, &read);
+        self.prepared(m, name, table, |read| read)
+    }
+
+    /// What follows from it, in E1: computed in F, where the event is [`Visit::coming`].
+    pub fn prepared<T: Bundle, U: Bundle>(
+        &self,
+        m: &Scope,
+        name: &str,
+        table: &Mem<T>,
+        prepare: impl FnOnce(T) -> U,
+    ) -> U {
+        let ready = prepare(table.read(m, lit(1, 1), self.issued, Collision::New));
+        let kept = m.reg_of(name, &ready);
+        m.set_all(&kept, &ready);
         kept
     }
 

@@ -16,7 +16,7 @@
 //! A CQ that is late and on offer when its limits change stays on offer: its event was due before.
 //!
 //! Time counts in microseconds, of which one has begun already: a CQ is looked at when its period is over, at most a microsecond before,
-//! and at most a sweep (`cqs` cycles) and three cycles for each other CQ that is late after that. Where the writer cannot write for
+//! and at most a sweep (`cqs` cycles) and five cycles for each other CQ that is late after that. Where the writer cannot write for
 //! 65 ms, it may be as much later.
 //!
 //! What the writer says of a CQ takes one that is late off the offer, a cycle after the writer has changed its row. Until then the row

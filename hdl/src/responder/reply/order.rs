@@ -316,7 +316,7 @@ pub(super) fn order(
     loops.write(looping.enable, looping.index, &looping.entry);
     let loops = rows.beside(m, "looped", &loops);
     let acts = rows.valid;
-    let Visit { key: qp, row, event } = at;
+    let Visit { key: qp, row, event, .. } = at;
     let Event { by_finish, done, reply } = event;
     m.discard(&(done.qp, reply.qp));
 
