@@ -251,7 +251,7 @@ pub fn transport(
     let drained = m.wire("drained", 1);
     let another = m.wire("another", 1);
     let pressed = m.wire("pressed", rx::buffer::PRESSED);
-    let both = m.wire("both", 1);
+    let receives_one = m.wire("receives_one", 1);
 
     let (operation_r, operate_r) = m.later("requester_operation", &Operation::of(cfg));
     let (operation_s, operate_s) = m.later("responder_operation", &Operation::of(cfg));
@@ -325,7 +325,7 @@ pub fn transport(
     let gathered = gather(m, cfg, segmented.candidates, listed.stored);
     m.drive(&released, gathered.released);
     let parts = breath(&m.label("parts"), cfg.unhurried(), gathered.parts);
-    let parts = pace(m, pressed, both, parts);
+    let parts = pace(m, pressed, receives_one, parts);
     let committed = commit(
         m,
         cfg,
@@ -602,9 +602,7 @@ pub fn transport(
         stands: paused.any(),
     };
     let events = m.delay("events", &events);
-    // Completions of messages that were sent and of some that were received.
-    let received = responded.completions.iter().fold(lit(1, 0), |any, completions| any | completions.valid);
-    m.drive(&both, m.delay("meet", &(tracked.completions.valid & received)));
+    m.drive(&receives_one, m.delay("came", &responded.receives_one));
     Transport {
         wire,
         reads: vec![scheduled.read, committed.read, responded.read, responded.reply_read, tracked.read],

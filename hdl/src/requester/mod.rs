@@ -22,7 +22,7 @@ pub use gather::{gather, Gathered, Inline, KeptSge, Part, SGE_BITS};
 pub use launch::{launch, Launched, PENDING};
 pub(crate) use list::BANKS;
 pub use list::{list, stored_of, Listed, Released, Wqe, MAX_INLINE, MAX_SGES};
-pub use pace::{pace, PACES};
+pub use pace::pace;
 pub use payload::{payload, End, PayloadOut};
 pub use push::{push, Freed, SlotWrite, Slots, Wanted};
 pub(crate) use ring::{least, overfills, steps_back};

@@ -115,6 +115,8 @@ pub struct Responder {
     pub source: TxSource,
     /// Receives that have ended, and ends of lives.
     pub completions: Vec<Stream<Completion>>,
+    /// A message that takes a receive has come.
+    pub receives_one: Sig,
     /// What became of answers.
     pub outcomes: Stream<Outcome>,
     /// QPs that go to the error state, or of which the first packet has come.
@@ -183,6 +185,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         input.query,
     );
     m.drive(&take, &checked.take);
+    let receives_one = checked.touches.fire();
     touches.connect(breath(&m.label("touches"), cfg.unhurried(), checked.touches));
     let orders = breath(&m.label("orders"), cfg.unhurried(), checked.orders);
     let walked = walk(m, cfg, orders, receives.received);
@@ -246,6 +249,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         atomic_write: replied.write,
         source: replied.source,
         completions: vec![placed.completions, markers],
+        receives_one,
         outcomes: placed.outcomes,
         faults: vec![admitted.faults, replied.faults, established],
         reports: shared.reports,

@@ -19,7 +19,7 @@
 //! skipped when the reader gets there. A frame that does not find room is given up at once, and its beats' place is
 //! free again; nothing of a frame comes out unless all of it does.
 //!
-//! `pressed` says while a half and while three quarters of the ring are taken: who sends holds back then, for what the host and the card
+//! `pressed` says while a quarter, a half and three quarters of the ring are taken: who sends holds back then, for what the host and the card
 //! can do is for both.
 //!
 //! `roomy` says that there is room for the largest frame beside what is on its way here; while a looped frame `claims` that, frames which would take it do not find
@@ -57,7 +57,7 @@ pub const FRAME_LATENCY: u32 = 4;
 const SHORTEST: u32 = 64;
 
 /// Bits of `pressed`.
-pub const PRESSED: u32 = 2;
+pub const PRESSED: u32 = 3;
 
 /// A frame was dropped: a pulse for the counters.
 #[derive(Clone, Bundle)]
@@ -133,8 +133,8 @@ pub fn buffer(
     let full = level.eq(depth) | (claims & level.ge(kept_free));
     let roomy = m.delay("roomy", &!beyond);
     let pressed = m.reg("pressed", PRESSED).reset(0);
-    let most = level.bit(address) | level.slice(address - 2, 2).all();
-    m.set(&pressed, cat(&[level.slice(address - 1, 2).any(), most]));
+    let of_four = level.slice(address - 2, 3);
+    m.set(&pressed, cat(&[of_four.any(), of_four.ge(2), of_four.ge(3)]));
     let write = fire & !given_up & !full;
     let after = tail + 1;
     store.write(write, tail.trunc(address), &frame.payload);
@@ -475,20 +475,20 @@ mod tests {
                 bench.send(&random.bytes(1024), GOOD);
             }
             let ring = 16384 / beat_bytes as usize;
-            let mut told = [0; 2];
+            let mut told = [0; PRESSED as usize];
             while bench.sources[0].left() > 0 {
                 bench.step(&mut random, 0.2);
                 // Some beats are in the registers behind the ring, and what has come is told of two cycles later.
                 let taken = bench.sources[0].cycles.len();
                 let pressed = bench.sim.get("pressed");
-                for (bit, part) in [(0, ring / 2), (1, ring / 4 * 3)] {
+                for (bit, part) in (1..).map(|quarters| ring / 4 * quarters).take(told.len()).enumerate() {
                     let told_now = pressed >> bit & 1 == 1;
                     assert!(taken >= part || !told_now, "{taken} beats of {ring}");
                     assert!(taken < part + 6 || told_now, "{taken} beats of {ring}");
                     told[bit] += u32::from(told_now);
                 }
             }
-            assert!(told[0] > told[1] && told[1] > 0);
+            assert!(told[0] > told[1] && told[1] > told[2] && told[2] > 0);
             bench.sinks.iter_mut().for_each(|s| s.stall = None);
             bench.run(&mut random, 0.0);
             assert_eq!(bench.sim.get("pressed"), 0);
