@@ -2,18 +2,18 @@
 //! Keys and page tables: from a key and a virtual address to a bus address, or a refusal.
 //!
 //! ```text
-//!  client 0 --+            +-----+  entry   +---------+  page    +------+
-//!  client 1 --+-> choose ->| key |--------->| compare |--------->| page |--> answer to the client
-//!  client n --+            | RAM |          | 65 bits |   index  | RAM  |
-//!                          +-----+          +---------+          +------+
-//!      cycle 0                 1             2                    3         4
+//!  client 0 --+            +-----+   entry   +---------+  page    +------+
+//!  client 1 --+-> choose ->| key |-> first ->| compare |--------->| page |--> answer to the client
+//!  client n --+            | RAM |  compares | 65 bits |   index  | RAM  |
+//!                          +-----+           +---------+          +------+
+//!      cycle 0                 1     2         3                    4         5
 //! ```
 //!
 //! One question a cycle. Where several wait, the first client has every other one, for what the wire brings cannot wait, and the others share the
 //! rest round robin. The answer comes 5 cycles later as a pulse that its client must take:
 //! a client asks only for what it has room for. Answers to one client come in the order of its questions. The longest
-//! path is the 65-bit sum and comparison of the range check, which has a cycle of its own. Where there is time, so have the key RAM's read and
-//! the first comparisons, and the answer comes after 5. In a cycle in which `operate` reads an entry no question is taken.
+//! path is the 65-bit sum and comparison of the range check. It has a cycle of its own, and so have the key RAM's read and the first comparisons.
+//! In a cycle in which `operate` reads an entry no question is taken.
 //!
 //! A question is refused when the key's index is past the table, its entry is not valid, tag or protection domain
 //! differ, an access bit is missing, or the range does not lie inside the region; nothing wraps, for the sums have 65

@@ -11,11 +11,11 @@
 //!              +--> inline data, beat by beat --> FIFO --> payload
 //! ```
 //!
-//! A piece ends where its packet, its SGE, or a page of 4 KiB does. A part leaves in the cycle after its candidate comes,
-//! one a cycle, and none in the cycle in which a candidate comes; an SGE of no bytes costs a cycle and gives none. A message that goes on in its middle begins its walk at the
-//! first SGE, one a cycle, until it is where it was: the first SGE comes with the candidate, less what of the message is
-//! behind already, and what is more than it holds is taken from the next (its address goes up by that, its length down). Where beats are
-//! narrow, each of these steps takes two cycles.
+//! A piece ends where its packet, its SGE, or a page of 4 KiB does. A part leaves in the cycle after its candidate comes, then one a cycle, and none
+//! in the cycle in which the next candidate comes. An SGE of no bytes costs a cycle and gives none. A message that goes on in its middle begins its
+//! walk at the first SGE, one a cycle, until it is where it was: the first SGE comes with the candidate, less what of the message was sent already,
+//! and what is more than it holds is taken from the next (its address goes up by that, its length down). Where beats are narrow, each of these
+//! steps takes two cycles.
 //!
 //! Each piece is to be looked up with what is left of its SGE, so that one that its region does not hold is refused at its
 //! first byte (IBTA volume 1, 10.8.3.1). The key of an SGE without bytes is not looked at (10.8.3.2).

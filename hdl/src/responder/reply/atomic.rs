@@ -22,7 +22,7 @@
 //! four slots a cycle from the newest on. Where there is time there are two banks: ten cycles are fewer than the request that asks again has beats.
 //! The end of a QP's life forgets them.
 //!
-//! 4 cycles an atomic, 5 where there is time, one more for each four under way, and one where another's result is taken. Reset: rings are
+//! 5 cycles an atomic, one more for each four under way, and one where another's result is taken. Reset: rings are
 //! swept, one QP a cycle.
 
 use crate::config::RnicConfig;
@@ -164,12 +164,12 @@ enum State {
     Sweep,
     Idle,
     Scan,
-    /// Where there is time: what the scan has found is looked at.
+    /// What the scan has found is looked at.
     Look,
     Take,
     Compute,
     Write,
-    /// Where there is time: that it has been written is known late, from the other writers.
+    /// That it has been written is known late, from the other writers.
     Written,
     Find,
     Answer,
@@ -251,7 +251,7 @@ pub(super) fn atomic(
     let all_here = operands.valid & places.valid & words.valid;
     let may =
         m.select(jobs.errand, &[all_here, all_here | (operands.valid & !jobs.granted), lit(1, 1), lit(1, 1)]);
-    // Where there is time, that is known a cycle after the job came.
+    // That is known a cycle after the job came.
     let may = m.delay("may", &may);
     let takes = m.wire("takes", 1);
     let may = may & m.delay("job_was_here", &(jobs.valid & !takes));
