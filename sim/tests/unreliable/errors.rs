@@ -243,7 +243,7 @@ fn send_queues_that_fail_and_go_on_at_any_moment_end_each_work_request_once() {
             })
             .collect();
         let mut polled = [Completion::default(); 8];
-        for turn in 0..3000 {
+        for turn in 0..3600 {
             let line = &mut lines[rng.random_range(0..6)];
             if line.qp.state() == QpState::Sqe && rng.random_bool(0.5) {
                 line.marks.push(line.posted.len());
@@ -252,7 +252,7 @@ fn send_queues_that_fail_and_go_on_at_any_moment_end_each_work_request_once() {
                 let datagrams = line.qp.service() == Service::Ud;
                 let mut batch = line.qp.start_post_send();
                 for _ in 0..rng.random_range(0..12) {
-                    let bad = turn < 2900 && rng.random_bool(0.05);
+                    let bad = turn < 3500 && rng.random_bool(0.05);
                     let sges = [from.sge(rng.random_range(0..4096), rng.random_range(0..3000))];
                     // Nobody of these has it.
                     let op = if bad { SendOp::SendInv { key: 1 } } else { SendOp::Send };
