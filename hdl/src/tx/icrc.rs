@@ -11,17 +11,18 @@
 //! ```
 //!
 //! A frame comes with four zero bytes at its end, where the ICRC belongs; zeros behind a packet are taken back from the
-//! CRC together with the empty bytes of the last beat. A frame leaves only when its CRC is known, hence when it is
-//! there to its end: once its first beat is on offer, a beat is on offer in every cycle until its last (a MAC must not
-//! see a gap). The ICRC may lie in two beats; the frame's length is known from the start, so the beat before the last
-//! is patched when it comes.
+//! CRC together with the empty bytes of the last beat. A frame leaves only when it is there to its end, and its CRC
+//! will be there when the first beat that holds it is read: once its first beat is on offer, a beat is on offer in every
+//! cycle until its last (a MAC must not see a gap). The ICRC may lie in two beats; the frame's length is known from the
+//! start, so the beat before the last is patched when it comes. So of two frames that come at once, a long one begins
+//! to leave earlier after its last beat than a short one, by a cycle for each beat before those two.
 //!
 //! Priorities that stand still are held up here, at a packet boundary. Frames of those that may have to (`aside`) have a ring of their
 //! own, so that others go past them as long as they have room there. Each ring is in order, and where both have a frame that may go they
 //! take turns. Of a priority that stands no frame is chosen; those chosen before still leave: the one under way, and what is in the two
 //! registers behind the RAM, which is a beat each. Where all stand, nothing begins at the output but the frame that is on offer there.
 //!
-//! One beat a cycle, frames back to back. The first beat is on offer [`latency`] cycles after the last was taken, one more from the second ring; no
+//! One beat a cycle, frames back to back. The first beat is on offer [`latency`] cycles after the last was taken, or one more from the second ring; no
 //! path runs from the consumer's `ready` to `frame`'s. Each ring holds as much as there is payload on its way here (`payload_buffer_bytes`), which is
 //! the largest frame and most of another at least: that comes while the one before it leaves. Of at most [`FRAMES`] not all beats have left.
 //!
@@ -45,10 +46,11 @@ use ferrowire_spec::wire::icrc::BYTES;
 pub const FRAMES: [u32; 2] = [32, 256];
 const RINGS: usize = FRAMES.len();
 
-/// Cycles from the last beat of a frame in to its first beat out, where nothing is in its way.
-pub fn latency(beat_bytes: u32) -> u32 {
+/// Cycles from the last beat of a frame of so many beats in to its first beat out, where nothing is in its way.
+pub fn latency(beat_bytes: u32, beats: u32) -> u32 {
     // The choice, while the CRC passes its FIFO; the RAM, the register slice.
-    crc_latency(beat_bytes) + 3
+    let crc = crc_latency(beat_bytes);
+    crc + 3 - beats.saturating_sub(2).min(crc - 2)
 }
 
 /// Cycles from the last beat of a frame to its CRC.
@@ -140,6 +142,8 @@ struct Filled {
     take: Sig,
     /// Its last.
     left: Sig,
+    /// A beat that holds some of the ICRC is read, or is to be.
+    sealed: Sig,
 }
 
 /// Reads the beats of a frame that `goes`, one a cycle, and puts its ICRC where it belongs. `word`: what was read.
@@ -179,7 +183,7 @@ fn fill(m: &Scope, cfg: &RnicConfig, end: End, icrc: Sig, goes: Sig, word: Sig) 
     let filled = Stream::new(m, "filled", held, Beat { data: cat(&bytes), last, empty });
     m.when(filled.fire() & !take, |m| m.set(&held, 0));
     m.drive(&take, goes & (!held | filled.ready));
-    Filled { beats: forward(m, filled), take, left: take & is_last }
+    Filled { beats: forward(m, filled), take, left: take & is_last, sealed: is_last | is_before }
 }
 
 /// A frame that returns inside the card, and what becomes of it.
@@ -294,11 +298,25 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig
     let (masked, covered) = mask(m, PacketEnd::Frame, enters, frame.payload.beat());
     let remainder = icrc_core(m, masked, covered.empty);
     let crc = unpad(m, beat_bytes, BYTES as u32, remainder);
-    // A frame is chosen while its CRC passes the FIFO.
+    // A frame is chosen while its CRC passes the FIFO, or earlier where beats without ICRC go before those with it. Each takes a place in the
+    // line of those of its ring that are due soon, and none passes another: what comes later ends later, by all the beats that it may be early by.
     let due_in = crc_latency(beat_bytes) - 1;
-    let due = (0..due_in).fold(ends, |due, i| m.delay(&format!("due{i}"), &due));
-    let due_ring = (0..due_in).fold(into, |ring, i| m.delay(&format!("ring_of_due{i}"), &ring));
-    let sealed = m.delay("ring_of_crc", &due_ring);
+    // Beats before those two, as far as that counts; none of a poisoned frame, which is forgotten with its CRC.
+    let width = clog2(u64::from(due_in) + 1);
+    let before = m.reg("before", width).reset(0);
+    let more = m.mux(before.eq(due_in), &before, &(before + 1));
+    m.when(enters, |m| m.set(&before, more & (!(frame.last | first)).repeat(width)));
+    let early = before & (!frame.poisoned).repeat(width);
+    let due = |ring: u32| {
+        // The FIFO of the second ring takes a cycle more.
+        let places = due_in + ring;
+        (0..places).fold(lit(1, 0), |due, i| {
+            let here = if i + 1 == places { early.ge(i) } else { early.eq(i) };
+            m.delay(&format!("due{ring}_{i}"), &(due | (ends & into.eq(ring) & here)))
+        })
+    };
+    let due = [due(0), due(1)];
+    let sealed = (0..=due_in).fold(into, |ring, i| m.delay(&format!("ring_of_crc{i}"), &ring));
     let sealed_looped = (0..=due_in).fold(looped, |looped, i| m.delay(&format!("looped{i}"), &looped));
     let frames_end = (enters & looped & frame.last, end.clone());
     let of_loop = (crc.valid & sealed_looped, crc.state);
@@ -320,7 +338,7 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig
             let crc = if i == 0 { fifo(crcs, FRAMES[i], crc) } else { deep_fifo(crcs, FRAMES[i], crc) };
             // Frames that are not chosen and whose CRC is there, or comes in this cycle.
             let known = m.reg(&format!("known{i}"), clog2(u64::from(FRAMES[i]) + 1)).reset(0);
-            let comes = due & due_ring.eq(i);
+            let comes = due[i];
             m.when(comes & !end.fire(), |m| m.set(&known, known + 1))
                 .otherwise_when(end.fire() & !comes, |m| m.set(&known, known - 1));
             let may = end.valid & known.any() & !held_back(&end.payload);
@@ -344,13 +362,14 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig
     // Out: one read a beat. A poisoned frame is forgotten at once.
     let end = &job.end;
     let icrc = job.ring.then(whole[1].1.payload, whole[0].1.payload);
-    let sound = busy & job.ring.then(whole[1].1.valid, whole[0].1.valid);
-    let drops = sound & end.poisoned;
+    let known = job.ring.then(whole[1].1.valid, whole[0].1.valid);
+    let drops = busy & end.poisoned;
     let head = of_ring(job.ring, &|ring| ring.head);
     let word = m.wire("word", 8 * beat_bytes);
     let label = m.label("fill");
-    let filled = fill(&label, cfg, end.clone(), icrc, sound & !end.poisoned, word);
+    let filled = fill(&label, cfg, end.clone(), icrc, busy & !end.poisoned, word);
     let take = filled.take;
+    m.assert(!drops & !(take & filled.sealed) | known, "a frame's CRC is there when it is wanted");
     m.drive(&word, store.read(m, take, cat(&[head.trunc(address), job.ring]), Collision::Never));
     let further = behind(head, end, drops);
     let left = filled.left;
@@ -513,7 +532,7 @@ mod tests {
             let each = bench.beats(&frames[0]);
             let (came, left) = (&bench.source[0].cycles, &bench.sink[0].cycles);
             assert_eq!(came[came.len() - 1] - came[0], 200 * each - 1);
-            assert_eq!(left[0], came[each as usize - 1] + u64::from(latency(beat_bytes)));
+            assert_eq!(left[0], came[each as usize - 1] + u64::from(latency(beat_bytes, each as u32)));
             assert_eq!(left[left.len() - 1] - left[0], 200 * each - 1, "{beat_bytes} bytes a beat");
         }
     }
@@ -529,7 +548,7 @@ mod tests {
             let each = bench.beats(&frames[0]);
             let (came, left) = (&bench.source[0].cycles, &bench.sink[0].cycles);
             assert_eq!(came[came.len() - 1] - came[0], 20 * each - 1);
-            assert_eq!(left[0], came[each as usize - 1] + u64::from(latency(beat_bytes)));
+            assert_eq!(left[0], came[each as usize - 1] + u64::from(latency(beat_bytes, each as u32)));
             assert_eq!(left[left.len() - 1] - left[0], 20 * each - 1);
         }
     }
