@@ -28,7 +28,7 @@
 //! Creating a CQ sets both its indices to zero, and it is not armed. So does its end, and what an arm of a former life asked for is forgotten, wherever it is.
 //!
 //! An armed CQ tells of its next entry, or of its next notable one: solicited, or failed (IBTA volume 1, 11.4.2.2). A doorbell that
-//! arms looks at the row, in turns with completions: there is no time between the look and the next entry. An entry after those that the host had seen is told of
+//! arms looks at the row in the cycle in which it arms, so no entry can come between the two. An entry after those that the host had seen is told of
 //! at once. A notice uses the arming up. It leaves when the write channel has taken what was on its way out, so what is written for it later is never seen
 //! before the entry that it is about. Until then it waits in a place that each CQ has, and is one with those that come meanwhile: a doorbell waits neither for the
 //! host nor for others.

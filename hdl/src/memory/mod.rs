@@ -17,7 +17,7 @@ mod withdraw;
 
 pub use drain::{drain, Drained, Passage};
 pub use operate::{operate, Done, KeyRead, Operated, Operation, OperationKind};
-pub(crate) use translate::{next_page, to_page_end};
+pub(crate) use translate::{next_page, to_page_end, PAGE};
 pub use translate::{translate, Lookup, Translated, Translation};
 pub use withdraw::{withdraw, Withdrawals, Withdrawn, WITHDRAWN_BITS};
 
@@ -64,7 +64,7 @@ pub fn memory(
     let life = m.reg("life", LIFE_BITS).reset(1);
     m.when(ends, |m| m.set(&life, life + 1));
     let lives = TableWrite { enable: ends, index: states.index, entry: life };
-    // A question that waits here is inside the way of who asked it. The requester asks once for each piece of a packet.
+    // A question in this register counts as one that its client has under way. The requester asks once for each piece of a packet.
     let asked = |(i, question)| {
         let m = m.label(&format!("question_{i}"));
         if i == 1 {

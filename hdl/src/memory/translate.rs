@@ -34,9 +34,12 @@ use ferrowire_spec::queue::Access;
 pub(super) const REMOTE: u32 =
     Access::RemoteWrite as u32 | Access::RemoteRead as u32 | Access::RemoteAtomic as u32;
 
+/// Bytes of the smallest page.
+pub(crate) const PAGE: u32 = 4096;
+
 /// Bytes from an address to the end of its page of 4 KiB, 1 to 4,096: as far as an answer's address goes on.
 pub(crate) fn to_page_end(va: Sig) -> Sig {
-    lit(13, 4096) - va.trunc(12).zext(13)
+    lit(13, PAGE) - va.trunc(12).zext(13)
 }
 
 /// The address behind that end.

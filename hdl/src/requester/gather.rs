@@ -32,7 +32,7 @@
 //! Reset: nothing is kept.
 
 use crate::config::RnicConfig;
-use crate::memory::{next_page, to_page_end};
+use crate::memory::{next_page, to_page_end, PAGE};
 use crate::requester::fetch::{grain, UNIT};
 use crate::requester::list::{Released, BANKS, MAX_INLINE, UNITS};
 use crate::requester::segment::{Candidate, Packet};
@@ -138,9 +138,6 @@ impl KeptSge {
 
 /// Beats of inline data that may wait for what has been read before them.
 const INLINE_BEATS: u32 = 128;
-
-/// Bytes of a page.
-const PAGE: u32 = 4096;
 
 /// Place in the SGEs of a message.
 #[derive(Clone, Bundle)]

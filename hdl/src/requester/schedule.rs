@@ -17,8 +17,8 @@
 //! least one, and puts the QP back in line if more are left. A WQE is 1, 2, 4 or 8 units, as its queue says; all indices
 //! count WQEs, and the places that `fetch` has are units. Nothing waits for the read: several grants of one QP may be under way.
 //!
-//! Where both wait, an event and a grant take turns: whoever floods the card with doorbells takes nobody's grants. A doorbell that
-//! finds the line empty is its QP's grant as well, for nobody is before it.
+//! Where both wait, an event and a grant take turns: a program that floods the card with doorbells takes nobody's grants. If no QP
+//! is in line when a doorbell comes, the same 3 cycles are the grant of its QP too.
 //!
 //! What has begun is done 3 cycles later, whatever the others do: a grant begins only when each of its takers has room
 //! and `fetch` has places for a whole batch. The blocks that give back places, or take flushes, wait for events of
@@ -411,7 +411,7 @@ pub fn schedule(
     let kind = |name: &str| m.reg(&format!("kind_{name}"), 1).reset(0);
     let (kind_clear, kind_start, kind_resume) = (kind("clear"), kind("start"), kind("resume"));
     let (kind_doorbell, kind_kick, kind_grant) = (kind("doorbell"), kind("kick"), kind("grant"));
-    // A doorbell that found nobody in line, and room for a grant.
+    // The event is a doorbell, the line was empty when it came, and a grant had room.
     let at_once = m.reg("at_once", 1).reset(0);
     m.when(starts, |m| {
         m.set(&qp, chosen);

@@ -19,8 +19,8 @@
 //! skipped when the reader gets there. A frame that does not find room is given up at once, and its beats' place is
 //! free again; nothing of a frame comes out unless all of it does.
 //!
-//! `pressed` says while a quarter, a half and three quarters of the ring are taken: who sends holds back then, for what the host and the card
-//! can do is for both.
+//! `pressed` has three bits: a quarter, a half, and three quarters of the ring are taken. The requester sends more slowly then, for sending and receiving
+//! share the host's memory.
 //!
 //! `roomy` says that there is room for the largest frame beside what is on its way here; while a looped frame `claims` that, frames which would take it do not find
 //! room.

@@ -17,7 +17,7 @@ pub(crate) use proof::proofs;
 pub(crate) use realign::{byte_mask, lanes_from, rotate};
 pub use realign::{realign, Realign, Realigned};
 pub(crate) use row::row_of;
-pub use skid::{breath, catch, forward, half, known, skid};
+pub use skid::{breath, catch, forward, half, skid};
 
 #[cfg(test)]
 mod tests {

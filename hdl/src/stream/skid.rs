@@ -12,7 +12,7 @@
 //! [`half`] cuts all three with one place, which takes nothing while it is full: a beat in two cycles, latency 1.
 //! Reset empties all four.
 
-use ferrowire_rtl::{module, Bundle, Interface, Scope, Sig, Stream};
+use ferrowire_rtl::{module, Bundle, Interface, Scope, Stream};
 
 /// A full register slice.
 #[module]
@@ -73,12 +73,6 @@ pub fn half<T: Bundle + Interface>(m: &Scope, input: Stream<T>) -> Stream<T> {
     m.set(&held, m.mux(held, &!out.ready, &input.valid));
     m.when(!held, |m| m.set_all(&shown, &input.payload));
     out
-}
-
-/// Whether facts of what is on offer may be used: from the second cycle on, for they come from registers that were loaded in the first. `goes`: it leaves, or
-/// what is known of it is not true any more.
-pub fn known(m: &Scope, name: &str, valid: Sig, goes: Sig) -> Sig {
-    valid & m.delay(name, &(valid & !goes))
 }
 
 /// [`half`] where there is time, nothing where not.

@@ -668,7 +668,7 @@ pub fn build(
         m.set(&carries, next.has_payload);
         m.set_all(&of, &next.of);
     });
-    // Who brings the payload need not know in the same cycle that the wire waits.
+    // No path leads from the wire's `ready` to the payload's.
     fifo(&m.label("leaving"), 2, beats)
 }
 

@@ -826,7 +826,7 @@ fn entries_take_as_many_cycles_as_they_have_beats() {
 #[test]
 fn a_notice_that_waits_for_entries_ends_with_the_life_of_its_queue() {
     for beat_bytes in [8, 64] {
-        // The cycles from what is told to the end of the queue; whether it was overrun, or is armed.
+        // The cycles from the last completion to the end of the queue, and whether the queue was overrun or is armed.
         for (gap, overrun) in (0..24).flat_map(|gap| [(gap, false), (gap, true)]) {
             let mut bench = bench(beat_bytes);
             let mut random = Random::new(23);

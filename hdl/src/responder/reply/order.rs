@@ -257,7 +257,7 @@ struct Event {
     reply: Reply,
 }
 
-/// Answers that have passed, and lists that are to be looked at, before those who take them do.
+/// Depth of the two output FIFOs: of answers that have passed, and of lists that `cut` is to look at.
 const PASSED: u32 = 2;
 
 /// The owner of what is pending. `looping`: queue pairs whose packets return inside the card.
