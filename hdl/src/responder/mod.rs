@@ -46,7 +46,7 @@ use crate::context::congestion::{Charge, Gate, Marked};
 use crate::host::event::Report;
 use crate::host::{SrqControl, SrqStatus};
 use crate::memory::{self, Lookup, Operation, Passage, Translation};
-use crate::stream::{breath, fifo, Beat};
+use crate::stream::{breath, fifo, forward, Beat};
 use crate::tx::arbitrate::TxSource;
 use crate::types::{
     Completion, DmaReadData, DmaReadRequest, DmaWrite, Headers, OfQp, QpBroadcast, QpFault, QpInit,
@@ -187,7 +187,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     m.drive(&take, &checked.take);
     let receives_one = checked.touches.fire();
     touches.connect(breath(&m.label("touches"), cfg.unhurried(), checked.touches));
-    let orders = breath(&m.label("orders"), cfg.unhurried(), checked.orders);
+    let orders = forward(&m.label("orders"), checked.orders);
     let walked = walk(m, cfg, orders, receives.received);
     wants.connect(walked.wanted);
     mends.connect(walked.mends);
