@@ -38,7 +38,7 @@ use crate::requester::schedule::wqe_places;
 use crate::requester::segment::{is_local, Operands, Packet};
 use crate::requester::turns::Turn;
 use crate::rx::parse::opcode_is;
-use crate::stream::{breath, few, fifo, forward, half, prompt_fifo, row_of, spare_fifo, wide_fifo};
+use crate::stream::{breath, fact_of, few, fifo, forward, half, prompt_fifo, row_of, spare_fifo, wide_fifo};
 use crate::types::{is_raw, DmaReadRequest, OfQp, Oldest, QpBroadcast, QpInit, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
@@ -364,15 +364,19 @@ pub fn commit(
     m.assert(!verdict.valid | verdict.ready, "there are no more verdicts than packets");
     let verdicts = fifo(&m.label("verdicts"), 2 * LOOKUPS, verdict);
 
-    // What is next waits for its answers while its QP's rows are read.
+    // Of what is next the rows are read. What they say of it is in registers when it is decided, and stays up to date while it waits for its answers.
     let (enters, coming) = (pending.fire(), pending.packet.qp);
     let handle_of = |packet: &Packet| packet.remote_va.slice(32, cfg.ah_bits());
     let coming_handle = handle_of(&pending.packet);
-    let pending =
-        if cfg.unhurried() { half(&m.label("next"), pending) } else { forward(&m.label("next"), pending) };
-    let packet = &pending.packet;
-    let at = (enters, coming, packet.qp);
-    let to_handle = (enters, coming_handle, handle_of(packet));
+    let slice = |name: &str, pending| match cfg.unhurried() {
+        true => half(&m.label(name), pending),
+        false => forward(&m.label(name), pending),
+    };
+    let next = slice("next", pending);
+    let moves = next.fire();
+    let next_packet = next.packet.clone();
+    let at = (enters, coming, next_packet.qp);
+    let to_handle = (enters, coming_handle, handle_of(&next_packet));
     let bar_write = m.wire_of(
         "bar_write",
         &TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: Barred::of() },
@@ -387,23 +391,32 @@ pub fn commit(
     let qp_state = row_of(m, "state", at, &states, &broadcast.state);
     let qp_loops = row_of(m, "qp_loops", at, &loops, &of_qps);
     let handle_loops = row_of(m, "handle_loops", to_handle, &handles_loop, &of_handles);
+    let pending = slice("decided", next);
+    let packet = &pending.packet;
+    let (was, is) = (&next_packet, packet);
+    let of_qp = (moves, was.qp, is.qp);
+    let of_handle = (moves, handle_of(was), handle_of(is));
+    let sends = |state: &Sig, _: &Packet| state.eq(QpState::Rts.code()) | state.eq(QpState::Sqd.code());
+    let sends = fact_of(m, "sends", of_qp, (was, is), &qp_state, &broadcast.state, &sends);
+    let is_done = |oldest: &Sig, packet: &Packet| (packet.index - *oldest).bit(15);
+    let is_done = fact_of(m, "is_done", of_qp, (was, is), &oldest_index, &oldest, &is_done);
+    let stopped = |bar: &Barred, packet: &Packet| bar.stops(packet.index);
+    let stopped = fact_of(m, "stopped", of_qp, (was, is), &bar, &bar_write, &stopped);
+    let loops = |loops: &Sig, _: &Packet| *loops;
+    let qp_loops = fact_of(m, "qp_is_looped", of_qp, (was, is), &qp_loops, &of_qps, &loops);
+    let handle_loops =
+        fact_of(m, "handle_is_looped", of_handle, (was, is), &handle_loops, &of_handles, &loops);
     let is_datagram = opcode_is(packet.opcode, |o| cfg.speaks(o) && o.has(Ext::Deth));
     let loops = cfg.only(cfg.loopback, is_raw(packet.opcode) | m.mux(is_datagram, &handle_loops, &qp_loops));
 
     // Decide.
     m.discard(&packet.pd);
     let has_piece = pending.asks | pending.inline;
-    let sends = qp_state.eq(QpState::Rts.code()) | qp_state.eq(QpState::Sqd.code());
-    let is_done = (packet.index - oldest_index).bit(15);
-    // Where beats are narrow, what is compared here counts in the next cycle; a slice like `half` is empty between two packets.
-    let looked = |name: &str, s: Sig| cfg.fact(m, name, s);
-    let present = cfg.known(m, "was_present", pending.valid, lit(1, 0));
-    let alive = looked("alive", sends & !is_done & !packet.start);
-    let stopped = looked("stopped", bar.stops(packet.index));
+    let present = pending.valid;
+    let alive = sends & !is_done & !packet.start;
+    let healthy = packet.status.eq(0);
     // A bind or an invalidation is asked for once.
-    let healthy = cfg.looked(m, "healthy", packet.status.eq(0));
-    let executes = is_local(cfg, packet.wqe_opcode) & packet.status.eq(0) & !packet.start;
-    let executes = cfg.looked(m, "executes", executes);
+    let executes = is_local(cfg, packet.wqe_opcode) & healthy & !packet.start;
     let (operated_ok, operated_cause) =
         (m.reg("operated_ok", 1).no_reset(), m.reg("operated_cause", 8).no_reset());
     let (asked_for, ended) = (m.reg("asked_for", 1).reset(0), m.reg("ended", 1).reset(0));

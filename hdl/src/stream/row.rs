@@ -30,6 +30,25 @@ pub(crate) fn row_of<R: Bundle>(
     m.mux(changed, &newer, &stored)
 }
 
+/// What `f` says of an item and its row, in a register of the slice after the one that shows the row. The item that [`row_of`] has `row` of `moves` to
+/// that slice, and what is written while it stays there counts from the next cycle on. The keys and the items are those of the first slice and of
+/// the second.
+pub(crate) fn fact_of<R: Bundle, T>(
+    m: &Scope,
+    name: &str,
+    (moves, key_before, key): (Sig, Sig, Sig),
+    (before, item): (&T, &T),
+    row: &R,
+    write: &TableWrite<R>,
+    f: &dyn Fn(&R, &T) -> Sig,
+) -> Sig {
+    let fact = m.reg(name, 1).no_reset();
+    let newest = m.mux(write.enable & write.index.eq(key_before), &write.entry, row);
+    m.when(moves, |m| m.set(&fact, f(&newest, before)))
+        .otherwise_when(write.enable & write.index.eq(key), |m| m.set(&fact, f(&write.entry, item)));
+    fact
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
