@@ -59,7 +59,7 @@ mod tests {
     use std::collections::VecDeque;
 
     #[test]
-    fn the_row_on_show_is_the_tables() {
+    fn the_row_on_show_is_the_tables_and_so_is_what_is_known_of_it_in_the_next_slice() {
         for behind_a_fifo in [false, true] {
             let netlist = build("bench", |m| {
                 let table = m.mem("table", 4, &bits(8)).style(Style::Block).init(vec![]).build();
@@ -76,6 +76,13 @@ mod tests {
                 };
                 let row = row_of(m, "row", (enters, coming, out.payload), &table, &write);
                 m.output("row", &row);
+                m.output("first", &out.valid);
+                m.output("first_key", &out.payload);
+                let (moves, before) = (out.fire(), out.payload);
+                let out = forward(&m.label("second"), out);
+                let (keys, items) = ((moves, before, out.payload), (&before, &out.payload));
+                let odd = |row: &Sig, key: &Sig| row.bit(3) ^ key.bit(0);
+                m.output("odd", &fact_of(m, "fact", keys, items, &row, &write, &odd));
                 m.stream_out("out", out);
             });
             let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
@@ -93,9 +100,13 @@ mod tests {
                 sim.set("in_valid", valid);
                 sim.set("in", key);
                 sim.set("out_ready", ready);
+                if sim.get("first") == 1 {
+                    assert_eq!(sim.get("row"), u64::from(rows[sim.get("first_key") as usize]));
+                }
                 if sim.get("out_valid") == 1 {
-                    assert_eq!(sent.front(), Some(&sim.get("out")));
-                    assert_eq!(sim.get("row"), u64::from(rows[sim.get("out") as usize]));
+                    let key = sim.get("out");
+                    assert_eq!(sent.front(), Some(&key));
+                    assert_eq!(sim.get("odd"), u64::from(rows[key as usize] >> 3) & 1 ^ key & 1);
                     if ready == 1 {
                         sent.pop_front();
                     }
