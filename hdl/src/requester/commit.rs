@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!           +--> pieces FIFO --------------------------------+
-//!  parts ---+--> packets: pending FIFO ----------------------+
+//!  parts ---+--> packets: pending FIFO --> next: rows --> facts
 //!           |                                                v
 //!           +--> lookups --> translate --> answers FIFO --> decide --> DMA reads, ends --> payload
 //!                                     +--> all good? ------^  +------> packet  --> launch
@@ -13,7 +13,8 @@
 //! The lookup of a piece asks for the rest of its SGE, so a range that the region does not hold is refused before the
 //! first packet that needs it. A packet is decided when all its pieces are answered: a refused WQE, and everything of its QP
 //! behind it, goes nowhere: the completer gets the cause in its place, and the QP is barred from that index on until it starts
-//! anew. `launch` bars a QP likewise, where payload that was read is not good. What is before may still be sent again, for it
+//! anew. What the rows of its QP say of a packet is in registers by then: they are loaded while the packet before it is decided, and follow what is
+//! written meanwhile, so a decision counts for the next packet of the same QP too. `launch` bars a QP likewise, where payload that was read is not good. What is before may still be sent again, for it
 //! completes before the failure does. A QP that may not send any more is dropped here, and what the completer has done with
 //! meanwhile: its memory may be somebody else's.
 //!
