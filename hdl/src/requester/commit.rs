@@ -12,11 +12,12 @@
 //!
 //! The lookup of a piece asks for the rest of its SGE, so a range that the region does not hold is refused before the
 //! first packet that needs it. A packet is decided when all its pieces are answered: a refused WQE, and everything of its QP
-//! behind it, goes nowhere: the completer gets the cause in its place, and the QP is barred from that index on until it starts
-//! anew. What the rows of its QP say of a packet is in registers by then: they are loaded while the packet before it is decided, and follow what is
-//! written meanwhile, so a decision counts for the next packet of the same QP too. `launch` bars a QP likewise, where payload that was read is not good. What is before may still be sent again, for it
-//! completes before the failure does. A QP that may not send any more is dropped here, and what the completer has done with
-//! meanwhile: its memory may be somebody else's.
+//! after it, goes nowhere: the completer gets the cause in its place, and the QP is barred from that index on until it starts
+//! anew. What the rows of its QP say of a packet is in registers by then: they are loaded while the packet before it is
+//! decided and follow what is written meanwhile, so a decision counts for the next packet of the same QP too. `launch` bars
+//! a QP likewise, where payload that was read is not good. What is before may still be sent again, for it completes before
+//! the failure does. A QP that may not send any more is dropped here, and what the completer has done with meanwhile: its
+//! memory may be somebody else's.
 //!
 //! A bind or an invalidation is executed here, in its place among the packets: the owner of the keys is asked when the WQE is the next to
 //! be decided, and answers some 10 cycles later. It becomes a message for the completer, without a packet. What is behind it in its queue is
@@ -365,7 +366,8 @@ pub fn commit(
     m.assert(!verdict.valid | verdict.ready, "there are no more verdicts than packets");
     let verdicts = fifo(&m.label("verdicts"), 2 * LOOKUPS, verdict);
 
-    // Of what is next the rows are read. What they say of it is in registers when it is decided, and stays up to date while it waits for its answers.
+    // Of what is next the rows are read. What they say of it is in registers when it is decided, and stays up to date while
+    // it waits for its answers.
     let (enters, coming) = (pending.fire(), pending.packet.qp);
     let handle_of = |packet: &Packet| packet.remote_va.slice(32, cfg.ah_bits());
     let coming_handle = handle_of(&pending.packet);

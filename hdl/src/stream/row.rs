@@ -30,9 +30,9 @@ pub(crate) fn row_of<R: Bundle>(
     m.mux(changed, &newer, &stored)
 }
 
-/// What `f` says of an item and its row, in a register of the slice after the one that shows the row. The item that [`row_of`] has `row` of `moves` to
-/// that slice, and what is written while it stays there counts from the next cycle on. The keys and the items are those of the first slice and of
-/// the second.
+/// What `f` says of an item and its row, in a register of the slice after the one that shows the row. The item that
+/// [`row_of`] has `row` of `moves` to that slice, and what is written while it stays there counts from the next cycle on.
+/// The keys and the items are those of the first slice and of the second.
 pub(crate) fn fact_of<R: Bundle, T>(
     m: &Scope,
     name: &str,
