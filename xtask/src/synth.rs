@@ -95,7 +95,8 @@ impl Target {
     ///
     /// `synth_xilinx` would have `abc9` weigh a LUT by its inputs, and prefer two of three to one of six; what is counted here
     /// are LUTs, so `abc` maps for their number. What moves bytes between lanes ([`ROTATORS`]) is mapped by itself: among
-    /// longer paths the mapper has time enough to build it of twice the LUTs.
+    /// longer paths the mapper has time enough to build it of twice the LUTs. Yosys puts an inverter before each pin that wants
+    /// one, where an FPGA needs one for all pins of a net.
     fn synth(self, flow: &Flow, top: &str, flat: bool) -> Result<String> {
         if self == Target::Ecp5 {
             return flow.ecp5(top, flat);
@@ -117,7 +118,8 @@ impl Target {
             "{apart}synth_xilinx {options} {flatten}-run begin:map_luts\nopt_expr -mux_undef -noclkinv\nabc -lut 6\nclean\n\
              xilinx_srl -fixed -minlen 3\n\
              techmap -map +/xilinx/lut_map.v -map +/xilinx/cells_map.v -D LUT_WIDTH=6\nxilinx_dffopt\n{together}\
-             opt_lut_ins -tech xilinx\nsynth_xilinx {options} -run finalize:\nautoname"
+             opt_lut_ins -tech xilinx\nsynth_xilinx {options} -run finalize:\n\
+             opt_merge -share_all t:INV\nautoname"
         ))
     }
 }
