@@ -102,8 +102,10 @@ fn template(bytes: usize, vlan: bool, is_v6: bool) -> Template {
     Template { ones, keep, seed: added }
 }
 
-/// What masks a beat, by its number (`head`, counting stops behind the headers), VLAN tag and IP version.
-fn apply_templates(m: &Scope, data: Sig, lanes: Sig, head: Sig, vlan: Sig, is_v6: Sig) -> Sig {
+/// A register with the beat as it is masked by its number (`head`, counting stops behind the headers), VLAN tag and IP
+/// version. `ended`: the lanes behind the packet, a bit each. These become zero by the flip-flops' reset, which costs a LUT a
+/// lane and not one a bit: the headers reach few lanes.
+fn masked_register(m: &Scope, data: Sig, ended: &[Sig], head: Sig, vlan: Sig, is_v6: Sig) -> Sig {
     let beat_bytes = data.width() as usize / 8;
     let beats = HEAD_BYTES.div_ceil(beat_bytes) + 1;
     let kinds = [(false, false), (false, true), (true, false), (true, true)];
@@ -121,15 +123,16 @@ fn apply_templates(m: &Scope, data: Sig, lanes: Sig, head: Sig, vlan: Sig, is_v6
     let ones = table(|t| &t.ones).named("ones");
     let keep = table(|t| &t.keep).named("keep");
     let added = table(|t| &t.seed).named("added");
-    ((data | ones) & keep & lanes) ^ added
+    let whole = ((data | ones) & keep) ^ added;
+    let byte = |s: Sig, lane: usize| s.slice(8 * lane as u32, 8);
+    // What is added stays where a packet ends before it.
+    let lanes = ended.iter().enumerate().map(|(i, ended)| ended.then(byte(added, i), byte(whole, i)));
+    m.delay("masked_data", &cat(&lanes.collect::<Vec<_>>()))
 }
 
-/// A one bit for each bit of the lanes up to `lane`, if `partial`, else for all.
-fn lanes_up_to(partial: Sig, lane: Sig) -> Sig {
-    let parts: Vec<Sig> = (0..1u32 << lane.width())
-        .map(|j| if j == 0 { lit(8, 0xff) } else { (!partial | lane.ge(j)).repeat(8) })
-        .collect();
-    cat(&parts)
+/// The lanes behind `last`, if the packet ends in this beat.
+fn lanes_behind(ends: Sig, last: Sig) -> Vec<Sig> {
+    (0..1u32 << last.width()).map(|lane| ends & last.lt(lane)).collect()
 }
 
 /// Masks the beats of frames, one in each cycle in which `enable` holds.
@@ -169,8 +172,8 @@ pub fn mask(m: &Scope, #[param] end: PacketEnd, enable: Sig, beat: Beat) -> (Crc
     let (crc_beat, covered) = match end {
         PacketEnd::Frame => {
             m.set(&valid, valid1);
-            let lanes = lanes_up_to(beat1.last, !beat1.empty);
-            let data = apply_templates(m, beat1.data, lanes, head1, vlan, is_v6);
+            let ended = lanes_behind(beat1.last, !beat1.empty);
+            let data = masked_register(m, beat1.data, &ended, head1, vlan, is_v6);
             let masked = CrcBeat { valid, data, first: head1.eq(0), live: lit(1, 1), last: beat1.last };
             (masked, Covered { empty: beat1.empty, whole: lit(1, 1) })
         }
@@ -207,8 +210,8 @@ pub fn mask(m: &Scope, #[param] end: PacketEnd, enable: Sig, beat: Beat) -> (Crc
             // Before the length has come by, the one in the registers is another frame's; those that pass as a
             // packet's end behind all places of the length, the others are not looked at.
             let partial = packet & index2.eq(end_beat);
-            let lanes = lanes_up_to(partial, last_byte.trunc(lane_bits));
-            let data = apply_templates(m, beat2.data, lanes, head2, vlan2, is_v6_2);
+            let ended = lanes_behind(partial, last_byte.trunc(lane_bits));
+            let data = masked_register(m, beat2.data, &ended, head2, vlan2, is_v6_2);
             let live = !packet | index2.le(end_beat);
             // It ends before its packet does.
             let cut = index2.lt(end_beat) | (partial & beat2.empty.gt(end_empty));
@@ -218,7 +221,7 @@ pub fn mask(m: &Scope, #[param] end: PacketEnd, enable: Sig, beat: Beat) -> (Crc
     };
     let masked = CrcBeat {
         valid: crc_beat.valid,
-        data: m.delay("masked_data", &crc_beat.data),
+        data: crc_beat.data,
         first: m.delay("masked_first", &crc_beat.first),
         live: m.delay("masked_live", &crc_beat.live),
         last: m.delay("masked_last", &crc_beat.last),
