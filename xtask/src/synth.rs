@@ -10,6 +10,7 @@
 
 mod budget;
 mod cells;
+mod memories;
 mod order;
 mod path;
 mod shell;
@@ -179,6 +180,8 @@ pub struct Report {
 const KEY: &str = "flat.key";
 /// The report of the estimate.
 const TIMING: &str = "timing.txt";
+/// The list of the memories.
+const MEMORIES: &str = "memories.txt";
 /// Empty modules with the ports of AMD's blocks, for the top of a board.
 const STUBS: &str = "rtl/stubs.v";
 /// The period of the Ethernet block's clock: 322.265625 MHz, 512 bits of it are 165 Gb/s (PG203, Clocking).
@@ -361,8 +364,8 @@ impl Job {
     fn flat(&self, name: &str, manifest: &Manifest, args: &Args) -> Result<Flat> {
         let top = &manifest.top;
         let mut script = self.map(top, true)?;
-        // Parameters say which registers a block RAM has.
-        let params = if self.target == Target::Xcup { "-param " } else { "" };
+        // Parameters say which registers a block RAM has, and names of cells which memory they are of.
+        let params = if self.target == Target::Xcup { "-param -cname " } else { "" };
         script += &format!("tee -q -o flat-stat.json stat -json\nwrite_blif {params}flat.blif\n");
         if self.target == Target::Ecp5 && !args.no_place {
             script += "write_json flat.json\n";
@@ -410,7 +413,7 @@ impl Job {
         (of == key).then(|| tool.to_string())
     }
 
-    /// The time of the paths; its report goes beside the netlist.
+    /// The time of the paths and the list of the memories; their reports go beside the netlist.
     fn estimate(
         &self,
         name: &str,
@@ -441,6 +444,8 @@ impl Job {
             border = timing::Border::read(&self.flow.read(STUBS)?, &xdc)?;
         }
         let title = format!("{name} on {}", self.target.name());
+        self.flow.write(MEMORIES, &memories::report(&title, blif, &sources)?)?;
+        eprintln!("{}", self.flow.work.join(MEMORIES).display());
         let estimate = timing::estimate(&title, blif, &sources, &periods, &border)?;
         self.flow.write(TIMING, &estimate.text)?;
         eprintln!("{}", self.flow.work.join(TIMING).display());

@@ -24,6 +24,8 @@ pub struct Model<'a> {
 /// A cell, or an instance of a module.
 pub struct Cell<'a> {
     pub kind: &'a str,
+    /// Its name, which `write_blif -cname` writes; empty without.
+    pub name: &'a str,
     /// Pins with their nets.
     pub pins: Vec<(&'a str, &'a str)>,
     /// What `write_blif -param` writes: strings in quotes, numbers in binary.
@@ -71,7 +73,12 @@ impl<'a> Blif<'a> {
                     let pin =
                         |word: &'a str| word.split_once('=').with_context(|| format!("cell {kind}: {word}"));
                     let pins = words.map(pin).collect::<Result<_>>()?;
-                    model.cells.push(Cell { kind, pins, params: Vec::new() });
+                    model.cells.push(Cell { kind, name: "", pins, params: Vec::new() });
+                }
+                ".cname" => {
+                    if let (Some(name), Some(cell)) = (words.next(), model.cells.last_mut()) {
+                        cell.name = name;
+                    }
                 }
                 ".param" => {
                     if let (Some(name), Some(value), Some(cell)) =
@@ -112,7 +119,7 @@ mod tests {
     fn cells_have_pins_and_parameters_and_lines_go_on_after_a_backslash() {
         let text = join(
             ".model top\n.inputs a \\\nb\n.outputs y\n.subckt RAMB36E2 CLKARDCLK=a \\\nDOUTADOUT[0]=y\n\
-             .param DOA_REG 00000000000000000000000000000001\n.param DOB_REG 0\n.param OREG_A \"TRUE\"\n\
+             .cname low.store.0.0\n.param DOA_REG 00000000000000000000000000000001\n.param DOB_REG 0\n.param OREG_A \"TRUE\"\n\
              .names $false z\n1 1\n.end\n.model low\n.end\n",
         );
         let blif = Blif::read(&text).unwrap();
@@ -120,7 +127,7 @@ mod tests {
         assert_eq!((top.name, &top.inputs[..], &top.outputs[..]), ("top", &["a", "b"][..], &["y"][..]));
         assert_eq!(top.aliases, [("$false", "z")]);
         let cell = &top.cells[0];
-        assert_eq!((cell.kind, cell.pins.len()), ("RAMB36E2", 2));
+        assert_eq!((cell.kind, cell.name, cell.pins.len()), ("RAMB36E2", "low.store.0.0", 2));
         let numbers = ["DOA_REG", "DOB_REG", "OREG_A", "READ_WIDTH_A"].map(|name| cell.number(name));
         assert_eq!(numbers, [Some(1), Some(0), Some(1), None]);
         assert_eq!(blif.by_name().len(), 2);

@@ -19,6 +19,8 @@ struct Module {
     /// Where the module is described.
     line: String,
     signals: HashMap<String, String>,
+    /// Rows and bits of memories.
+    memories: HashMap<String, (u64, u64)>,
     /// Modules by names of instances.
     instances: HashMap<String, String>,
 }
@@ -31,6 +33,8 @@ pub struct Place<'s> {
     pub signal: String,
     /// File and line; empty where they are not known.
     pub line: &'s str,
+    /// Rows and bits, if it is a memory.
+    pub memory: Option<(u64, u64)>,
 }
 
 impl Sources {
@@ -66,6 +70,9 @@ impl Sources {
                     module.instances.insert((*name).into(), (*of).into());
                 }
                 (Some((_, module)), _) => {
+                    if let Some((name, size)) = memory(&words) {
+                        module.memories.insert(name.into(), size);
+                    }
                     open = declared(&words).or(open);
                     let Some(name) = open.filter(|_| code.ends_with(';')) else { continue };
                     open = None;
@@ -103,7 +110,8 @@ impl Sources {
         }
         let signal = plain(rest.split('.').next().unwrap_or(rest));
         let line = module.map_or("", |module| module.signals.get(signal).unwrap_or(&module.line));
-        Place { block, signal: signal.into(), line }
+        let memory = module.and_then(|module| module.memories.get(signal)).copied();
+        Place { block, signal: signal.into(), line, memory }
     }
 }
 
@@ -115,6 +123,17 @@ fn declared<'l>(words: &[&'l str]) -> Option<&'l str> {
     };
     let name = rest.iter().find(|word| !word.starts_with('[') && **word != "signed")?;
     Some(name.trim_end_matches(';'))
+}
+
+/// The memory that a line declares, its rows and bits: `reg [71:0] store [0:1023];`.
+fn memory<'l>(words: &[&'l str]) -> Option<(&'l str, (u64, u64))> {
+    let (bits, name, rows) = match words {
+        ["reg", bits, name, rows] => (bits.strip_prefix('[')?.strip_suffix(":0]")?.parse().ok()?, name, rows),
+        ["reg", name, rows] => (0, name, rows),
+        _ => return None,
+    };
+    let rows: u64 = rows.strip_prefix("[0:")?.strip_suffix("];")?.parse().ok()?;
+    Some((name, (rows + 1, bits + 1)))
 }
 
 /// A name without what `autoname` has appended.
@@ -165,7 +184,7 @@ endmodule
     fn a_net_has_its_block_its_signal_and_the_line_that_declares_it() {
         let sources = Sources::read("top", [VERILOG]);
         let place = |net: &str| {
-            let Place { block, signal, line } = sources.place(net);
+            let Place { block, signal, line, .. } = sources.place(net);
             format!("{block}|{signal}|{line}")
         };
         for (net, wanted) in [
@@ -179,5 +198,7 @@ endmodule
             assert_eq!(place(net), wanted, "{net}");
         }
         assert_eq!(Sources::default().place("a.b_Q[1]").line, "");
+        assert_eq!(sources.place("first.store.0.1").memory, Some((512, 64)));
+        assert_eq!(sources.place("first.held_1").memory, None);
     }
 }
