@@ -36,6 +36,9 @@ use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface,
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::wire::opcode::Service;
 
+/// Bits of a `SendOpcode`. The pool has no message of an unknown one: such a WQE fails before it is sent.
+const SEND_OPCODE_BITS: u32 = 4;
+
 /// A message in the pool.
 #[derive(Clone, Bundle)]
 pub struct Message {
@@ -43,7 +46,7 @@ pub struct Message {
     pub last_psn: Sig,
     /// A CQE is wanted.
     pub signaled: Sig,
-    /// Opcode of the CQE.
+    /// Its `SendOpcode`, for the CQE.
     pub opcode: Sig,
     /// Bytes.
     pub length: Sig,
@@ -61,7 +64,7 @@ impl Message {
         Message {
             last_psn: bits(24),
             signaled: bits(1),
-            opcode: bits(8),
+            opcode: bits(SEND_OPCODE_BITS),
             length: bits(32),
             answered: bits(1),
             sge: FirstSge::of(),
@@ -126,8 +129,8 @@ pub struct Recorded {
     pub links: TableWrite<Sig>,
     /// The QP's list, for `track`.
     pub front: TableWrite<Front>,
-    /// QPs with a WQE that failed: each at most twice before it starts anew. And those with a message that nobody acknowledges, or
-    /// that may end now.
+    /// QPs to look at: a WQE failed, a message without a packet was sent, or
+    /// nothing is under way any more by what it took back.
     pub failed: Stream<Sig>,
     /// A place that was kept for a message is not needed.
     pub credit: Sig,
@@ -262,28 +265,26 @@ pub fn record(
         m.set(&qp, qp + 1);
         m.when(qp.eq(cfg.qps - 1), |m| m.set(&state, State::Idle));
     });
+    let known = (event.wqe_opcode >> SEND_OPCODE_BITS).eq(0);
+    m.assert(!pushes | known, "a message that was sent has a known opcode");
     let message = Message {
         last_psn: psn,
         signaled: event.signaled,
-        opcode: event.wqe_opcode,
+        opcode: event.wqe_opcode.trunc(SEND_OPCODE_BITS),
         length: event.length,
         answered: event.answered,
         sge: event.sge.clone(),
         withdraws: event.withdraws,
     };
-    let failed = Stream::new(m, "fail", writing & fails, qp);
-    m.assert(!failed.valid | failed.ready, "a QP fails here and by its payload, then it is barred");
-    let failed = deep_fifo(&m.label("failed"), 2 * cfg.qps, failed);
-    // What nobody acknowledges is done with its record; and after a bind somebody has to look whether all before it is done. A QP
-    // waits once for either, however many its messages.
+    // A message without an acknowledgement is done with its record. After a bind, and after a message that failed, `track` looks whether all
+    // before it is done. A QP waits once for either, however many its messages.
     let given = &broadcast.attributes;
     let alone = given.entry.service.ne(Service::Rc.code());
     let alones = m.mem("alone", cfg.qps, &bits(1)).style(Style::Block).build();
     alones.write(given.enable, given.index, &alone);
     let is_alone = alones.read(m, is_sent, sent.qp, Collision::Old);
-    let unasked = pushes & (is_alone | is_local(cfg, event.wqe_opcode));
-    let flags = cat([&is_alone, &is_local(cfg, event.wqe_opcode)]);
-    let unasked = Stream::new(m, "unasked", unasked, Flagged { row: qp, flags });
+    let flags = cat(&[pushes & is_alone, (pushes & is_local(cfg, event.wqe_opcode)) | (writing & fails)]);
+    let unasked = Stream::new(m, "unasked", flags.any(), Flagged { row: qp, flags });
     m.assert(
         !unasked.valid | unasked.ready,
         "each QP has a place, and all are cleared while the tails are set",
@@ -296,7 +297,7 @@ pub fn record(
         way.discard_if(m, not).map(|unasked| unasked.row)
     };
     let (own, silent) = (way(0), way(1));
-    let failed = arbiter(m, &|_: &Sig| lit(1, 1), vec![failed, silent, over]);
+    let failed = arbiter(m, &|_: &Sig| lit(1, 1), vec![silent, over]);
     let credit = writing & by_sent & !lives & event.fresh & event.last & !is_failure;
     Recorded {
         pool: TableWrite { enable: pushes, index: row.tail, entry: message },

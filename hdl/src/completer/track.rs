@@ -680,7 +680,7 @@ pub fn track(
         cq: copy.cq,
         qpn: qp.zext(24),
         // Only status, QP and WQE count in an error completion (IBTA volume 1, 11.4.2.1).
-        opcode: m.mux(acked, &oldest.opcode, &lit(8, 0)),
+        opcode: m.mux(acked, &oldest.opcode, &lit(oldest.opcode.width(), 0)).zext(8),
         byte_len: m.mux(acked, &oldest.length, &lit(32, 0)),
         wqe_index: m.mux(at_enlist, &row.stay.zext(16), &row.oldest_index),
         status: m.mux(acked, &lit(8, 0), &status),

@@ -53,7 +53,7 @@ use crate::config::RnicConfig;
 use crate::context::congestion::Gate;
 use crate::context::resets;
 use crate::requester::push::{push, Freed, SlotWrite, Slots, Wanted};
-use crate::requester::ring::{least_of_three, overfills, steps_back, Ring};
+use crate::requester::ring::{least_of_three, overfills, steps_back, Bounds, Ring};
 use crate::stream::{fifo, gather, prompt_fifo, row_of, Flagged, Forget};
 use crate::types::{
     DmaReadRequest, Kick, Oldest, Pushes, QpBroadcast, ReadsDone, SqDoorbell, SqStart, TableWrite, READ_BITS,
@@ -294,6 +294,15 @@ struct InLine {
     still: Sig,
 }
 
+/// What is kept of a QP's attributes.
+#[derive(Clone, Bundle)]
+struct Given {
+    queue: Ring,
+    /// Worked out before they are wanted.
+    bounds: Bounds,
+    priority: Priority,
+}
+
 /// The priority of a QP's packets.
 #[derive(Clone, Bundle)]
 struct Priority {
@@ -442,24 +451,17 @@ pub fn schedule(
     let rows = m.mem("rows", cfg.qps, &next).style(Style::Block).build();
     rows.write(row_write, qp, &next);
     let row = cfg.looked(m, "row", rows.read(m, starts, chosen, Collision::Never));
-    let queues = m.mem("queues", cfg.qps, &Ring::of()).style(Style::Block).build();
     let given = &broadcast.attributes;
     let queue = Ring { base: given.entry.sq_base, log2: given.entry.sq_log2, stride: given.entry.sq_stride };
-    queues.write(given.enable, given.index, &queue);
-    // Worked out before they are wanted.
-    let bounds = queue.bounds();
-    let all_bounds = m.mem("bounds", cfg.qps, &bounds).style(Style::Block).build();
-    all_bounds.write(given.enable, given.index, &bounds);
-    let queue = cfg.looked(m, "queue", queues.read(m, starts, chosen, Collision::New));
-    m.discard(&queue);
-    let bounds = cfg.looked(m, "looked_bounds", all_bounds.read(m, starts, chosen, Collision::New));
     // Datagrams have the priorities of their handles.
-    let shape = Priority { value: bits(3), is_own: bits(1), loops: bits(1) };
-    let priorities = m.mem("priorities", cfg.qps, &shape).style(Style::Block).build();
     let is_own = given.entry.service.ne(Service::Ud.code());
-    let own = Priority { value: given.entry.priority, is_own, loops: given.entry.loops };
-    priorities.write(given.enable, given.index, &own);
-    let priority = cfg.looked(m, "priority", priorities.read(m, starts, chosen, Collision::New));
+    let priority = Priority { value: given.entry.priority, is_own, loops: given.entry.loops };
+    let attributes = Given { bounds: queue.bounds(), queue, priority };
+    let copies = m.mem("copies", cfg.qps, &attributes).style(Style::Block).build();
+    copies.write(given.enable, given.index, &attributes);
+    let copy = cfg.looked(m, "copy", copies.read(m, starts, chosen, Collision::New));
+    m.discard(&copy);
+    let Given { queue, bounds, priority } = copy;
     // These may change while the QP is looked at.
     let looked_at = (starts, chosen, qp);
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Block).build();
