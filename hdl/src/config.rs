@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`RnicConfig`]: every width and depth of a card, read from TOML and checked once.
 
-use ferrowire_rtl::{clog2, lit, Bundle, Scope, Sig, Value};
+use ferrowire_rtl::{clog2, lit, Bundle, Scope, Sig, Style, Value};
 use ferrowire_spec::queue::SendOpcode;
 use ferrowire_spec::wire::opcode::{Ext, Service};
 use ferrowire_spec::wire::Opcode;
@@ -98,7 +98,13 @@ pub struct RnicConfig {
     /// Places for WQEs that the host writes to the card rather than have them fetched: 2, 4 or 8; 0: none.
     #[serde(default)]
     pub push_slots: u32,
+    /// Large tables are in UltraRAM, for parts that have it; without, all of them are in block RAM.
+    #[serde(default)]
+    pub ultra_ram: bool,
 }
+
+/// Rows from which on a table is a large one: a quarter of those of an UltraRAM.
+const LARGE: u32 = 1024;
 
 fn yes() -> bool {
     true
@@ -423,6 +429,20 @@ impl RnicConfig {
         }
     }
 
+    /// How a table of many rows and bits is built. An UltraRAM has 4,096 rows of 72 bits.
+    pub fn large(&self, rows: u32) -> Style {
+        self.large_or(rows, Style::Block)
+    }
+
+    /// The same of a table that is built otherwise where it has few rows.
+    pub fn large_or(&self, rows: u32, few: Style) -> Style {
+        match rows >= LARGE {
+            true if self.ultra_ram => Style::Ultra,
+            true => Style::Block,
+            false => few,
+        }
+    }
+
     /// Bits of a byte's place in a beat.
     pub fn lane_bits(&self) -> u32 {
         clog2(u64::from(self.beat_bytes))
@@ -438,6 +458,18 @@ mod tests {
         for (name, _) in BUILT_IN {
             RnicConfig::named(name).unwrap();
         }
+    }
+
+    #[test]
+    fn ultraram_changes_where_large_tables_are_and_nothing_else() {
+        let verilog = |ultra_ram: bool| {
+            let card = RnicConfig { ultra_ram, ..RnicConfig::named("generic-64b").unwrap() };
+            crate::top::rnic(&card).unwrap().verilog()
+        };
+        let (with, without) = (verilog(true), verilog(false));
+        assert_eq!(without.matches("\"ultra\"").count(), 0);
+        assert_eq!(with.matches("\"ultra\"").count(), 10);
+        assert!(with.replace("\"ultra\"", "\"block\"") == without);
     }
 
     #[test]

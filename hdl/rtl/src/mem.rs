@@ -56,6 +56,11 @@ impl<T: Bundle> MemBuilder<'_, T> {
                 self.name
             );
         }
+        assert!(
+            self.style != Style::Ultra || self.init.is_none(),
+            "{loc}: `{}` is in UltraRAM, which has no initial contents",
+            self.name
+        );
         self.m.check_open(loc);
         let id = with(|d| {
             let name = d.unique(&self.name);
@@ -183,7 +188,7 @@ impl<T: Bundle> Mem<T> {
         match collision {
             Collision::Old | Collision::Any => self.shape.unpack(raw),
             Collision::Never => {
-                for (hit, _) in self.meets(en, addr, loc) {
+                for (hit, _) in self.met(en, addr, loc) {
                     m.assert(!hit, "a read met a write of the same word in a memory that excludes it");
                 }
                 self.shape.unpack(raw)
@@ -204,14 +209,27 @@ impl<T: Bundle> Mem<T> {
         }
     }
 
-    /// For each write port declared so far: whether it meets this read, and the word written.
+    /// For each write port declared so far: whether it meets this read, and the word written. No port has lanes.
     fn meets(&self, en: Sig, addr: Sig, loc: Loc) -> Vec<(Sig, Sig)> {
+        with(|d| {
+            let mem = &d.net.mems[self.id as usize];
+            assert!(
+                mem.writes.iter().all(|p| p.lanes.is_none()),
+                "{loc}: `{}`: a read that gives what is written meets no port with lanes",
+                mem.name
+            );
+        });
+        self.met(en, addr, loc)
+    }
+
+    /// The same of ports with lanes too, whichever of them are written.
+    fn met(&self, en: Sig, addr: Sig, loc: Loc) -> Vec<(Sig, Sig)> {
         let ports = with(|d| {
             let mem = &d.net.mems[self.id as usize];
             let ports = mem.writes.clone();
             assert!(
-                !ports.is_empty() && ports.iter().all(|p| p.lanes.is_none()),
-                "{loc}: `{}`: declare its write ports, without lanes, before a read that looks at them",
+                !ports.is_empty(),
+                "{loc}: `{}`: declare its write ports before a read that looks at them",
                 mem.name
             );
             ports
@@ -231,6 +249,12 @@ impl<T: Bundle> Mem<T> {
     /// An immediate read, for LUT RAM and small tables.
     #[track_caller]
     pub fn read_now(&self, addr: Sig) -> T {
+        let loc = Location::caller();
+        let (name, style) = with(|d| {
+            let mem = &d.net.mems[self.id as usize];
+            (mem.name.clone(), mem.style)
+        });
+        assert!(style != Style::Ultra, "{loc}: `{name}` is in UltraRAM, which has no immediate reads");
         let always = crate::lit(1, 1);
         self.shape.unpack(self.read_port(always, addr, false, Collision::Old))
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the checks of a finished design say, word for word, and what misuse says where it happens.
 
-use ferrowire_rtl::{bits, build, cat, lit, module, Bits, Bundle, Collision, Scope, Sig, Stream};
+use ferrowire_rtl::{bits, build, cat, lit, module, Bits, Bundle, Collision, Scope, Sig, Stream, Style};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 const FILE: &str = file!();
@@ -372,14 +372,22 @@ fn memories_are_checked_where_they_are_declared_and_used() {
         let mem = m.mem("store", 4, &bits(4)).build();
         mem.write_lanes(lit(1, 1), lit(2, 0), &lit(4, 0), lit(2, 0), 3);
     });
-    refuses(
-        line!() + 4,
-        "`store`: declare its write ports, without lanes, before a read that looks at them",
-        |m| {
-            let mem = m.mem("store", 4, &bits(4)).build();
-            mem.read(m, lit(1, 1), lit(2, 0), Collision::New);
-        },
-    );
+    refuses(line!() + 2, "`store`: declare its write ports before a read that looks at them", |m| {
+        let mem = m.mem("store", 4, &bits(4)).build();
+        mem.read(m, lit(1, 1), lit(2, 0), Collision::New);
+    });
+    refuses(line!() + 3, "`store`: a read that gives what is written meets no port with lanes", |m| {
+        let mem = m.mem("store", 4, &bits(4)).build();
+        mem.write_lanes(lit(1, 1), lit(2, 0), &lit(4, 0), lit(2, 0), 2);
+        mem.read(m, lit(1, 1), lit(2, 0), Collision::New);
+    });
+    refuses(line!() + 1, "`store` is in UltraRAM, which has no initial contents", |m| {
+        m.mem("store", 4, &bits(4)).style(Style::Ultra).init(vec![]).build();
+    });
+    refuses(line!() + 2, "`store` is in UltraRAM, which has no immediate reads", |m| {
+        let mem = m.mem("store", 4, &bits(4)).style(Style::Ultra).build();
+        mem.read_now(lit(2, 0));
+    });
 }
 
 #[test]

@@ -172,6 +172,31 @@ fn block_ram_that_would_stay_all_but_empty_is_lut_ram_in_the_verilog() {
     assert_eq!(style(16, 72, true), Some("block"), "LUT RAM writes whole words");
 }
 
+#[test]
+fn ultraram_is_asked_for_by_name() {
+    let netlist = build("top", |m| {
+        let mem = m.mem("mem", 4096, &bits(72)).style(Style::Ultra).build();
+        mem.write(lit(1, 1), m.input("addr", 12), &m.input("data", 72));
+        m.output("q", &mem.read(m, lit(1, 1), m.input("at", 12), Collision::New));
+    });
+    let verilog = netlist.unwrap().verilog();
+    assert!(verilog.contains("(* ram_style = \"ultra\", no_rw_check *)"), "{verilog}");
+}
+
+/// A write of one lane is a write of its word.
+#[test]
+#[should_panic(expected = "a read met a write of the same word in a memory that excludes it")]
+fn a_read_that_excludes_writes_meets_those_of_lanes_too() {
+    let netlist = build("top", |m| {
+        let mem = m.mem("mem", 4, &bits(8)).build();
+        mem.write_lanes(lit(1, 1), lit(2, 1), &lit(8, 3), lit(2, 2), 4);
+        m.output("q", &mem.read(m, lit(1, 1), lit(2, 1), Collision::Never));
+    });
+    let mut sim = Sim::new(&netlist.unwrap());
+    sim.reset();
+    sim.tick();
+}
+
 #[derive(Clone, Copy, Fsm)]
 enum Light {
     Red,

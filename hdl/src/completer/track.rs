@@ -471,9 +471,9 @@ pub fn track(
     let none = m.reg("none", 1).no_reset();
 
     // The pool. A place is read only once a message has been written there: never at the tail.
-    let pool = m.mem("pool", places(cfg), &Message::of()).style(Style::Block).build();
+    let pool = m.mem("pool", places(cfg), &Message::of()).style(cfg.large(places(cfg))).build();
     pool.write(written.pool.enable, written.pool.index, &written.pool.entry);
-    let links = m.mem("links", places(cfg), &bits(place_bits)).style(Style::Block).build();
+    let links = m.mem("links", places(cfg), &bits(place_bits)).style(cfg.large(places(cfg))).build();
     links.write(written.links.enable, written.links.index, &written.links.entry);
     let following = m.wire("following", place_bits);
     let pops = m.wire("pops", 1);

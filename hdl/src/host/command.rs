@@ -39,7 +39,9 @@ use crate::types::{
     is_connectionless, priority_of, AddressVector, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry,
     QpAttributes, QpPsns, TableWrite,
 };
-use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream};
+use ferrowire_rtl::{
+    bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream, Style,
+};
 use ferrowire_spec::qp_state::{AttributeBit, GSI_QKEY, GSI_QPN, RAW_QPN};
 use ferrowire_spec::queue::command::{
     self as spec, alloc_mw, create_ah, create_cq, create_eq, create_qp, create_srq, modify_cq, modify_qp,
@@ -372,7 +374,8 @@ pub fn command(
     let key_table = m.mem("keys", cfg.keys, &owned_key).init(vec![]).build();
     let ah_table = m.mem("ahs", cfg.ahs, &AhEntry::of()).init(vec![]).build();
     let staged_shape = Staged { given: bits(1), gid: bits(gid_bits()), vector: AddressVector::of() };
-    let staged_table = m.mem("staged", cfg.qps, &staged_shape).init(vec![]).build();
+    let staged_table =
+        m.mem("staged", cfg.qps, &staged_shape).style(cfg.large_or(cfg.qps, Style::Auto)).build();
 
     let pd_write = WritePort::new(m, "pd_write", object.trunc(pd_bits), &owned);
     let cq_write = WritePort::new(m, "cq_write", object.trunc(cq_bits), &owned_cq);

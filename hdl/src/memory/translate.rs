@@ -227,7 +227,8 @@ pub fn translate(
     let inside = (rest.zext(65) + two.ask.length.zext(65)).le(region.zext(65)).named("inside");
 
     // Cycle 3: the page.
-    let pages = m.mem("page_table", cfg.page_entries, &bits(PAGE_BITS)).style(Style::Block).build();
+    let rows = cfg.page_entries;
+    let pages = m.mem("page_table", rows, &bits(PAGE_BITS)).style(cfg.large(rows)).build();
     pages.write(page_write.enable, page_write.index, &page_write.entry);
     let page = pages.read(m, two_valid, index, Collision::New);
     let three_valid = m.reg("three_valid", 1).reset(0);

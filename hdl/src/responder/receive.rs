@@ -406,11 +406,12 @@ pub fn receive(
     // there before.
     let tag_shape =
         Tag { valid: bits(1), queue: bits(rq_bits), index: bits(16), part: bits(2), life: bits(LIFE_BITS) };
-    let tags = m.mem("tags", slots(cfg), &tag_shape).style(Style::Block).build();
+    let tags = m.mem("tags", slots(cfg), &tag_shape).style(cfg.large(slots(cfg))).build();
     let piece_bits = piece_bits(cfg);
     let pieces = 1 << piece_bits;
     let piece_shape = Piece { bytes: bits(8 * grain(cfg)), error: bits(1) };
-    let store = m.mem("slots", slots(cfg) * pieces, &piece_shape).style(Style::Block).build();
+    let rows = slots(cfg) * pieces;
+    let store = m.mem("slots", rows, &piece_shape).style(cfg.large(rows)).build();
     let clearing = m.wire("clearing", 1);
     fill.accept(!clearing);
     let fills = fill.fire() & !fill.start;

@@ -473,7 +473,8 @@ fn vectors(
 
     let network = Network::of(&vector);
     let entry = Entry { network, sum: fold(sum(20, &[low_sum, high_sum])).named("write_sum") };
-    let table = m.mem("vectors", 1 << cfg.av_bits(), &entry).style(Style::Block).build();
+    let rows = 1 << cfg.av_bits();
+    let table = m.mem("vectors", rows, &entry).style(cfg.large(rows)).build();
     table.write(writes, index, &entry);
     let ports = ports_of(m, cfg, TableWrite { enable: writes, index, entry: vector }, en, packet);
     (table.read(m, en, vector_of(cfg, packet), Collision::Never), ports)

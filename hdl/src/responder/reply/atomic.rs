@@ -361,12 +361,17 @@ pub(super) fn atomic(
     let looked_at = m.reg("looked_at", group_bits).no_reset();
     m.when(reads, |m| m.set(&looked_at, read_group));
     let answered = Answered { psn, original: value };
+    // A group in a row: block RAM and UltraRAM have a write enable for nine bits.
+    let width = answered.total_width().next_multiple_of(9);
+    let rows = cfg.qps * groups;
+    let ring = m.mem("ring", rows, &bits(width * banks)).style(cfg.large(rows)).build();
+    let lanes: Vec<Sig> = (0..banks).map(|lane| row.next.trunc(lane_bits).eq(lane)).collect();
+    let group = answered.pack().zext(width).repeat(banks);
+    ring.write_lanes(done, cat(&[own, qp]), &group, cat(&lanes), width);
+    let kept_group = ring.read(m, reads, cat(&[read_group, qp]), Collision::Never);
     let mut found: Vec<(Sig, Sig)> = Vec::new();
     for lane in 0..banks {
-        let bank = m.mem(&format!("ring{lane}"), cfg.qps * groups, &answered).style(Style::Block).build();
-        let is_lane = row.next.trunc(lane_bits).eq(lane);
-        bank.write(done & is_lane, cat(&[own, qp]), &answered);
-        let kept = bank.read(m, reads, cat(&[read_group, qp]), Collision::Never);
+        let kept = answered.unpack(kept_group.slice(lane * width, answered.total_width()));
         let newer = row.next.trunc(lane_bits).gt(lane);
         let counts = m.mux(step.eq(1), &newer, &m.mux(step.eq(groups + 1), &!newer, &lit(1, 1)));
         let counts = counts & step.ne(0) & step.ne(groups + 2);

@@ -299,10 +299,10 @@ pub(super) fn cut(
     // The row's cycle: the oldest entry is read. A place is read only once an entry has been written there.
     let empty = row.head.eq(front.tail);
     let looks_up = at_row & !empty;
-    let pool = m.mem("pool", places(cfg), &Entry::of()).style(Style::Block).build();
+    let pool = m.mem("pool", places(cfg), &Entry::of()).style(cfg.large(places(cfg))).build();
     pool.write(lists.pool.enable, lists.pool.index, &lists.pool.entry);
     let entry = pool.read(m, looks_up, row.head, Collision::Never);
-    let links = m.mem("links", places(cfg), &bits(place_bits)).style(Style::Block).build();
+    let links = m.mem("links", places(cfg), &bits(place_bits)).style(cfg.large(places(cfg))).build();
     links.write(lists.links.enable, lists.links.index, &lists.links.entry);
     let following = links.read(m, looks_up, row.head, Collision::Never);
     let ending = m.delay("ending", &marks_of.ending);
