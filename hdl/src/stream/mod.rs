@@ -17,7 +17,7 @@ pub(crate) use proof::proofs;
 pub(crate) use realign::{byte_mask, lanes_from, rotate};
 pub use realign::{realign, Realign, Realigned};
 pub(crate) use row::{fact_of, row_of};
-pub use skid::{breath, catch, forward, half, skid};
+pub use skid::{breath, catch, forward, half, skid, wide_skid, Wide};
 
 #[cfg(test)]
 mod tests {

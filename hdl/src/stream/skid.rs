@@ -10,9 +10,11 @@
 //! [`forward`] cuts valid and payload alone: it has the first place only, and costs no multiplexer. One beat a cycle, latency 1.
 //!
 //! [`half`] cuts all three with one place, which takes nothing while it is full: a beat in two cycles, latency 1.
-//! Reset empties all four.
+//!
+//! [`wide_skid`] is a [`skid`] for beats that have a wide part: that lies in LUT RAM, where two places cost no more than one, and all else in registers.
+//! Reset empties all five.
 
-use ferrowire_rtl::{module, Bundle, Interface, Scope, Stream};
+use ferrowire_rtl::{module, Bundle, Interface, Scope, Sig, Stream, Style};
 
 /// A full register slice.
 #[module]
@@ -34,6 +36,28 @@ pub fn skid<T: Bundle + Interface>(m: &Scope, input: Stream<T>) -> Stream<T> {
         m.set_all(&spare, &input.payload);
     });
     out
+}
+
+/// What [`wide_skid`] shows.
+#[derive(Interface)]
+pub struct Wide<T: Bundle + Interface> {
+    /// The output.
+    pub out: Stream<T>,
+    /// The wide part of its beat.
+    pub wide: Sig,
+}
+
+/// A full register slice with the `wide` part of each beat in LUT RAM.
+#[module]
+pub fn wide_skid<T: Bundle + Interface>(m: &Scope, input: Stream<T>, wide: Sig) -> Wide<T> {
+    let (head, tail) = (m.reg("head", 1).reset(0), m.reg("tail", 1).reset(0));
+    let store = m.mem("store", 2, &wide).style(Style::Distributed).build();
+    // What is not taken is written once more.
+    store.write(input.ready, tail, &wide);
+    m.when(input.fire(), |m| m.set(&tail, !tail));
+    let out = skid(m, input);
+    m.when(out.fire(), |m| m.set(&head, !head));
+    Wide { out, wide: store.read_now(head) }
 }
 
 /// Half a register slice: no path from the output's `ready` to the input's.
@@ -97,7 +121,16 @@ mod tests {
         let catch = |m: &Scope| m.stream_out("out", catch(m, m.stream_in("in", &Beat::of(8))));
         let forward = |m: &Scope| m.stream_out("out", forward(m, m.stream_in("in", &Beat::of(8))));
         let half = |m: &Scope| m.stream_out("out", half(m, m.stream_in("in", &Beat::of(8))));
+        let wide = |m: &Scope| {
+            let input = m.stream_in("in", &Beat::of(8));
+            let data = input.data;
+            let rest = input.map(|beat| crate::stream::Chosen { source: beat.last, item: beat.empty });
+            let Wide { out, wide } = wide_skid(m, rest, data);
+            let out = out.map(|rest| Beat { data: wide, last: rest.source, empty: rest.item });
+            m.stream_out("out", out);
+        };
         let built = [
+            (build("wide", wide).unwrap(), 1, 1),
             (build("skid", skid).unwrap(), 1, 1),
             (build("catch", catch).unwrap(), 0, 1),
             (build("forward", forward).unwrap(), 1, 1),

@@ -3,16 +3,16 @@
 //! bytes where [`icrc`](super::icrc) puts the ICRC.
 //!
 //! ```text
-//!  av_write --> sum --> [ address vectors: block RAM, one a QP, one a handle ]
-//!                              |
-//!  packet ----> read ----------+--> plan ---> network ---> header ----+
+//!  av_write --> sums --> [ address vectors: block RAM, one a QP, one a handle ]
+//!                ^             |
+//!  packet ----> read --------> +--> plan ---> network ---> header ----+
 //!               (A)                  (B) |      (C)       shifts (D)  |     +------+
-//!                                        v run                        OR -->| reg  |--> out
+//!                                        v run                        OR -->| skid |--> out
 //!  payload ----------------------->   join    ------------------------+     +------+
 //! ```
 //!
-//! (A) holds the packet while its address vector is read. (B) has worked out UDP, BTH and the extension headers that
-//! the opcode asks for, and commands the rotator. (C) has the IPv4 checksum: the sum of all that does not change from
+//! (A) holds the packet, whose address vector is read. (B) has it, and has worked out UDP, BTH and the extension headers that
+//! the opcode asks for; it commands the rotator. (C) has the IPv4 checksum: the sum of all that does not change from
 //! packet to packet was stored beside the address vector when that was written, so that one addition is left. (D)
 //! has the whole header in place and shifts it down by a beat whenever one leaves; the payload comes rotated to the
 //! lane where the header ends and is merged in.
@@ -34,7 +34,7 @@
 //! frames: 17 for 1,024 bytes of payload in 64-byte beats, 3 for a 64-byte WRITE ONLY. Frames of one beat that carry
 //! payload (up to 6 bytes of it, at 64-byte beats) leave at three in four cycles. Within a frame there are gaps only
 //! where payload is late; the first frame after a pause may have one of a cycle, in front of its payload. A change of
-//! the address vector is seen by packets taken 2 cycles after it; where they come one a cycle, by those behind the next pause.
+//! the address vector is seen by packets taken 2 cycles after it.
 //! Of narrow beats: 4 cycles to the first beat, up to two cycles between frames without payload, and a change is seen some ten cycles after it.
 //!
 //! A raw frame ([`RAW_OPCODE`](crate::types::RAW_OPCODE)) is its payload and nothing else: from the first byte of the first beat on, of any length,
@@ -52,7 +52,7 @@ use crate::config::RnicConfig;
 use crate::context::timer::Departed;
 use crate::fields::assemble;
 use crate::loopback::{nothing, reserved};
-use crate::stream::{catch, fifo, Beat};
+use crate::stream::{catch, fifo, wide_skid, Beat, Wide};
 use crate::types::{is_raw, priority_of, AddressVector, TableWrite, TxPacket, NEIGHBOUR_OPCODE};
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::opcode::Ext;
@@ -60,11 +60,11 @@ use ferrowire_spec::wire::{
     aeth, atomic_ack_eth, atomic_eth, bth, cnp, deth, eth, icrc, ieth, imm_dt, ipv4, ipv6, reth, udp, vlan,
     Opcode,
 };
+use ferrowire_spec::Field;
 
 mod by_beat;
 
-/// Packets whose payload has been taken whole before their frame has ended: two in the rotator, one behind it, and one
-/// to spare.
+/// Packets whose payload has been taken whole before their frame has ended: three in the rotator, and one behind it.
 const VERDICTS: u32 = 4;
 
 /// What of an address vector, a QP's or a handle's, the plan of a packet needs.
@@ -149,6 +149,21 @@ struct Extent {
     payload: Sig,
 }
 
+/// What follows from the packet alone: UDP, BTH and extent without what the address vector says.
+#[derive(Clone, Bundle)]
+struct Draft {
+    transport: Sig,
+    datagram: Sig,
+    datagram_bytes: Sig,
+    extent: Extent,
+    payload_bytes: Sig,
+    payload_lane: Sig,
+    departed: Departed,
+    request: Sig,
+    raw: Sig,
+    loops: Sig,
+}
+
 /// Stage B.
 #[derive(Clone, Bundle)]
 struct Planned {
@@ -194,6 +209,15 @@ struct Summed {
     transport: Sig,
     datagram_bytes: Sig,
     next: Next,
+}
+
+/// What a beat has beside its data.
+#[derive(Clone, Bundle)]
+struct Rest {
+    last: Sig,
+    empty: Sig,
+    poisoned: Sig,
+    of: FrameOf,
 }
 
 /// What D does.
@@ -280,8 +304,8 @@ fn extensions(cfg: &RnicConfig, p: &TxPacket) -> (Sig, Sig) {
     (headers, words)
 }
 
-/// Stage A's result: what follows from the packet and its address vector.
-fn plan(cfg: &RnicConfig, p: &TxPacket, v: &Brief, ports: &Ports) -> Planned {
+/// What follows from the packet.
+fn draft(cfg: &RnicConfig, p: &TxPacket) -> Draft {
     let (extension, extension_words) = extensions(cfg, p);
 
     // Words from the end of the header on: payload and pad.
@@ -294,15 +318,7 @@ fn plan(cfg: &RnicConfig, p: &TxPacket, v: &Brief, ports: &Ports) -> Planned {
     let datagram_words = payload_words.zext(14) + extension_words.zext(14) + fixed;
     let datagram_bytes = cat(&[lit(2, 0), datagram_words]);
 
-    let plain = (eth::BYTES - ODD + ipv4::BYTES + udp::BYTES + bth::BYTES) / 4;
-    let longer = (ipv6::BYTES - ipv4::BYTES) / 4;
-    let header_words = extension_words.zext(HEADER_WORD_BITS)
-        + v.vlan.then(plain + vlan::BYTES / 4, lit(HEADER_WORD_BITS, plain))
-        + v.ipv6.then(longer, lit(HEADER_WORD_BITS, 0));
-    let raw = is_raw(p.opcode);
-    let header_words = header_words & (!raw).repeat(HEADER_WORD_BITS);
-
-    let udp = assemble(&udp::LAYOUT, &[(udp::SPORT, ports.udp_sport), (udp::LEN, datagram_bytes)]);
+    let udp = assemble(&udp::LAYOUT, &[(udp::SPORT, lit(16, 0)), (udp::LEN, datagram_bytes)]);
     let datagram = is_datagram(cfg, p.opcode);
     let bth = assemble(
         &bth::LAYOUT,
@@ -310,24 +326,56 @@ fn plan(cfg: &RnicConfig, p: &TxPacket, v: &Brief, ports: &Ports) -> Planned {
             (bth::OPCODE, p.opcode),
             (bth::SE, p.solicited),
             (bth::PAD, pad),
-            (bth::PKEY, ports.pkey),
+            (bth::PKEY, lit(16, 0)),
             (bth::BECN, is(cfg, p.opcode, |o| o == Opcode::Cnp)),
-            (bth::DESTQP, datagram.then(p.va.trunc(24), ports.dest_qpn)),
+            (bth::DESTQP, p.va.trunc(24) & datagram.repeat(24)),
             (bth::ACKREQ, p.ack_req),
             (bth::PSN, p.psn),
         ],
     );
-    Planned {
-        brief: v.clone(),
+    Draft {
         transport: cat(&[udp, bth, extension]),
+        datagram,
         datagram_bytes,
-        extent: Extent { header: header_words, payload: payload_words },
+        extent: Extent { header: extension_words.zext(HEADER_WORD_BITS), payload: payload_words },
         payload_bytes: p.payload_bytes,
         payload_lane: p.payload_lane,
         departed: Departed { qp: p.qp, fresh: p.fresh },
         request: !(is(cfg, p.opcode, |o| !o.is_request()) | p.opcode.eq(NEIGHBOUR_OPCODE)),
-        raw,
+        raw: is_raw(p.opcode),
         loops: cfg.only(cfg.loopback, p.loops),
+    }
+}
+
+impl Draft {
+    /// What follows from the packet and its address vector.
+    fn with(&self, v: &Brief, ports: &Ports) -> Planned {
+        let own = self.clone();
+        let plain = (eth::BYTES - ODD + ipv4::BYTES + udp::BYTES + bth::BYTES) / 4;
+        let longer = (ipv6::BYTES - ipv4::BYTES) / 4;
+        let header_words = own.extent.header
+            + v.vlan.then(plain + vlan::BYTES / 4, lit(HEADER_WORD_BITS, plain))
+            + v.ipv6.then(longer, lit(HEADER_WORD_BITS, 0));
+        let header = header_words & (!own.raw).repeat(HEADER_WORD_BITS);
+        // Everything else is as in the draft, or zero.
+        let nothing = |field: Field| (field, lit(field.width.into(), 0));
+        let udp = assemble(&udp::LAYOUT, &[(udp::SPORT, ports.udp_sport), nothing(udp::LEN)]);
+        let dest = ports.dest_qpn & (!own.datagram).repeat(24);
+        let rest = [bth::OPCODE, bth::SE, bth::PAD, bth::BECN, bth::ACKREQ, bth::PSN].map(nothing);
+        let fields = [vec![(bth::PKEY, ports.pkey), (bth::DESTQP, dest)], rest.into()].concat();
+        let bth = assemble(&bth::LAYOUT, &fields);
+        Planned {
+            brief: v.clone(),
+            transport: own.transport | cat(&[udp, bth]).zext(own.transport.width()),
+            datagram_bytes: own.datagram_bytes,
+            extent: Extent { header, payload: own.extent.payload },
+            payload_bytes: own.payload_bytes,
+            payload_lane: own.payload_lane,
+            departed: own.departed,
+            request: own.request,
+            raw: own.raw,
+            loops: own.loops,
+        }
     }
 }
 
@@ -445,39 +493,36 @@ fn ports_of(
     of_qp.read(m, en, packet.qp, Collision::Never)
 }
 
-/// The address vectors, read whole for the packet where `en` holds. A vector is written with the sum over its IPv4 header, two
-/// cycles after the command, or in the first one from then on in which none is read.
+/// The address vectors, read whole for the packet where `en` holds, and never while `writes`. A vector is written with the sum over its IPv4
+/// header, two cycles after the command.
 fn vectors(
     m: &Scope,
     cfg: &RnicConfig,
     write: TableWrite<AddressVector>,
     en: Sig,
     packet: &TxPacket,
-) -> (Entry, Ports) {
-    let [low, high] = header_sums(&Network::of(&write.entry));
-    let valid = m.reg("write_valid", 1).reset(0);
+) -> (Entry, Ports, Sig) {
+    let came = m.reg("write_came", 1).reset(0);
     let index = m.reg("write_index", write.index.width()).no_reset();
     let vector = m.reg_of("write_vector", &write.entry);
-    let low_sum = m.reg("write_low_sum", 19).no_reset();
-    let high_sum = m.reg("write_high_sum", 19).no_reset();
-    // It waits for a cycle in which no packet reads: these come in frames.
-    let writes = valid & !en;
-    m.set(&valid, write.enable | (valid & !writes));
-    m.assert(!write.enable | !valid | writes, "vectors come a command apart");
+    m.set(&came, write.enable);
+    m.assert(!write.enable | !came, "vectors come a command apart");
     m.when(write.enable, |m| {
         m.set(&index, write.index);
         m.set_all(&vector, &write.entry);
-        m.set(&low_sum, low);
-        m.set(&high_sum, high);
     });
 
     let network = Network::of(&vector);
-    let entry = Entry { network, sum: fold(sum(20, &[low_sum, high_sum])).named("write_sum") };
+    let [low, high] = header_sums(&network);
+    let sums = [m.delay("write_low_sum", &low), m.delay("write_high_sum", &high)];
+    let writes = m.reg("write_goes", 1).reset(0);
+    m.set(&writes, came);
+    let entry = Entry { network, sum: fold(sum(20, &sums)).named("write_sum") };
     let rows = 1 << cfg.av_bits();
     let table = m.mem("vectors", rows, &entry).style(cfg.large(rows)).build();
     table.write(writes, index, &entry);
     let ports = ports_of(m, cfg, TableWrite { enable: writes, index, entry: vector }, en, packet);
-    (table.read(m, en, vector_of(cfg, packet), Collision::Never), ports)
+    (table.read(m, en, vector_of(cfg, packet), Collision::Never), ports, writes)
 }
 
 /// Stage C and the whole header in D, which shifts it: a frame may begin in every cycle.
@@ -490,8 +535,6 @@ fn at_once(
     able: Sig,
     leaves: &Leaves,
 ) -> Header {
-    m.discard(&planned.brief.vlan);
-    m.discard(&planned.brief.ipv6);
     let valid = m.reg("summed_valid", 1).reset(0);
     let frees = able & (!valid | leaves.goes);
     m.when(frees, |m| m.set(&valid, 1)).otherwise_when(leaves.goes, |m| m.set(&valid, 0));
@@ -542,23 +585,27 @@ pub fn build(
     // Where there is time, a stage is empty for a cycle before it takes the next: nobody needs to know in that cycle what moves behind it.
     let free = |valid: Sig, moves: Sig| if cfg.unhurried() { !valid } else { !valid | moves };
     packet.accept(free(read_valid, read_moves));
-    let (brief, ports, vectors) = match cfg.unhurried() {
-        true => {
-            let (brief, ports, images) = by_beat::vectors(m, cfg, av_write, packet.fire(), &packet);
-            (brief, ports, Vectors::ByBeat(images))
-        }
-        false => {
-            let (Entry { network, sum }, ports) = vectors(m, cfg, av_write, packet.fire(), &packet);
-            (network.brief(sum), ports, Vectors::Whole(network))
-        }
-    };
     m.when(packet.fire(), |m| m.set(&read_valid, 1)).otherwise_when(read_moves, |m| m.set(&read_valid, 0));
     m.when(packet.fire(), |m| m.set_all(&read, &packet.payload));
 
-    // B: transport headers are known, the rotator gets its command.
-    let worked_out = plan(cfg, &read, &brief, &ports);
+    // B: transport headers are known, the rotator gets its command. Narrow beats leave time to look at what was read.
+    let draft = draft(cfg, &read);
+    let (planned, vectors, writes) = match cfg.unhurried() {
+        true => {
+            let (brief, ports, images) = by_beat::vectors(m, cfg, av_write, packet.fire(), &packet);
+            let worked_out = draft.with(&brief, &ports);
+            let planned = m.reg_of("planned", &worked_out);
+            m.when(read_moves, |m| m.set_all(&planned, &worked_out));
+            (planned, Vectors::ByBeat(images), lit(1, 0))
+        }
+        false => {
+            let planned = m.reg_of("planned", &draft);
+            m.when(read_moves, |m| m.set_all(&planned, &draft));
+            let (Entry { network, sum }, ports, writes) = vectors(m, cfg, av_write, read_moves, &read);
+            (planned.with(&network.brief(sum), &ports), Vectors::Whole(network), writes)
+        }
+    };
     let planned_valid = m.reg("planned_valid", 1).reset(0);
-    let planned = m.reg_of("planned", &worked_out);
     let planned_moves = m.wire("planned_moves", 1);
     let commanded = m.reg("commanded", 1).reset(0);
     let odd = planned.raw.then(lit(2, 0), lit(2, ODD));
@@ -569,10 +616,9 @@ pub fn build(
         length: planned.payload_bytes,
     };
     let run = Stream::new(m, "run", planned_valid & !commanded, run);
-    m.drive(&read_moves, read_valid & free(planned_valid, planned_moves));
+    m.drive(&read_moves, read_valid & free(planned_valid, planned_moves) & !writes);
     m.when(read_moves, |m| m.set(&planned_valid, 1))
         .otherwise_when(planned_moves, |m| m.set(&planned_valid, 0));
-    m.when(read_moves, |m| m.set_all(&planned, &worked_out));
     m.when(planned_moves, |m| m.set(&commanded, 0)).otherwise_when(run.fire(), |m| m.set(&commanded, 1));
 
     // What goes into the frame beside its header, and what of D the header needs.
@@ -599,11 +645,7 @@ pub fn build(
             m.when(read_moves, |m| m.set(&at, vector_of(cfg, &read)));
             by_beat::header(m, cfg, (images, at), &planned, next, able, &leaves)
         }
-        Vectors::Whole(network) => {
-            let held = m.reg_of("planned_network", &network);
-            m.when(read_moves, |m| m.set_all(&held, &network));
-            at_once(m, cfg, held, &planned, next, able, &leaves)
-        }
+        Vectors::Whole(network) => at_once(m, cfg, network, &planned, next, able, &leaves),
     };
     m.drive(&planned_moves, header.frees);
     let next = header.next;
@@ -634,9 +676,13 @@ pub fn build(
     let of = m.reg_of("of", &FrameOf::of(cfg));
     let headers = header.beat & (!of.raw).repeat(8 * beat_bytes);
     let data = headers | (joined.data & wants.repeat(8 * beat_bytes));
-    let beat = Beat { data, last, empty: empty & last.repeat(lane_bits) };
-    let beat = FrameBeat::from(&beat, last & carries & verdicts.payload, of.clone());
-    let beats = Stream::new(m, "beat", active & (!wants | joined.valid), beat);
+    let rest = Rest {
+        last,
+        empty: empty & last.repeat(lane_bits),
+        poisoned: last & carries & verdicts.payload,
+        of: of.clone(),
+    };
+    let beats = Stream::new(m, "beat", active & (!wants | joined.valid), rest);
     joined.accept(active & wants & beats.ready);
 
     let done = beats.fire() & last;
@@ -669,8 +715,12 @@ pub fn build(
         m.set(&carries, next.has_payload);
         m.set_all(&of, &next.of);
     });
-    // No path leads from the wire's `ready` to the payload's.
-    fifo(&m.label("leaving"), 2, beats)
+    // No path leads from the wire's `ready` to the payload's. What says where the frame goes is in registers.
+    let Wide { out, wide } = wide_skid(&m.label("leaving"), beats, data);
+    out.map(|rest| {
+        let beat = Beat { data: wide, last: rest.last, empty: rest.empty };
+        FrameBeat::from(&beat, rest.poisoned, rest.of.clone())
+    })
 }
 
 #[cfg(test)]
@@ -824,7 +874,7 @@ mod tests {
             self.sim.tick();
             self.sim.set("av_write_enable", 0);
             // Commands are further apart than that.
-            let apart = if self.cfg.unhurried() { 10 } else { 0 };
+            let apart = if self.cfg.unhurried() { 10 } else { 1 };
             (0..apart).for_each(|_| self.sim.tick());
         }
 

@@ -25,13 +25,13 @@
 //! first beat fills none comes behind one of which it does. That is hidden where the taker does not want payload in every cycle. A beat that
 //! only fills up what is held costs a cycle without output.
 //!
-//! A run of length 0: no beat is taken and none given. There is a path from the output's `ready` to that of the beats, through two
-//! gates: a register between would be as wide as the beat. Reset: nothing is held.
+//! A run of length 0: no beat is taken and none given. `ready` of the beats is a register: one beat more has a place in the LUT RAM in which they wait for
+//! their plan. Of narrow beats there is one register instead, and a path from the output's `ready` through two gates. Reset: nothing is held.
 
 use super::Payload;
 use crate::config::RnicConfig;
-use crate::stream::{byte_mask, lanes_from, rotate, skid};
-use ferrowire_rtl::{bits, cat, lit, module, Bits, Bundle, Scope, Sig, Stream};
+use crate::stream::{byte_mask, catch, lanes_from, rotate, skid};
+use ferrowire_rtl::{bits, cat, lit, module, Bits, Bundle, Scope, Sig, Stream, Style};
 
 /// Where a packet's payload goes.
 #[derive(Clone, Bundle)]
@@ -98,14 +98,15 @@ fn plan(run: &Run) -> Plan {
 /// What is known of a beat before its packet's plan.
 #[derive(Clone, Bundle)]
 struct Here {
-    data: Sig,
     /// First beat of its packet.
     begins: Sig,
     /// First beat of a piece.
     opens: Sig,
     ends_piece: Sig,
     last: Sig,
-    /// Lane of its last byte.
+    /// Lane of its first byte.
+    from: Sig,
+    /// The lane behind that of its last byte, with a carry.
     end: Sig,
 }
 
@@ -120,25 +121,42 @@ pub fn join(m: &Scope, cfg: &RnicConfig, runs: Stream<Run>, beats: Stream<Payloa
     let begins = m.reg("begins", 1).reset(1);
     let opens = m.reg("opens", 1).reset(1);
     let here_valid = m.reg("here_valid", 1).reset(0);
-    let comes = Here {
-        data: beats.data,
-        begins,
-        opens,
-        ends_piece: beats.ends_piece,
-        last: beats.last,
-        end: beats.end,
-    };
-    let here = m.reg_of("here", &comes);
     let moves = m.wire("moves", 1);
-    beats.accept(moves);
     m.when(beats.fire(), |m| {
         m.set(&begins, beats.last);
         m.set(&opens, beats.ends_piece);
     });
-    m.when(moves, |m| {
-        m.set(&here_valid, beats.valid);
-        m.set_all(&here, &comes);
+    let (came, data) = (beats.fire(), beats.data);
+    let ready = beats.ready;
+    let comes = beats.map(|beat| Here {
+        begins,
+        opens,
+        ends_piece: beat.ends_piece,
+        last: beat.last,
+        from: beat.from,
+        end: beat.end.zext(lane + 1) + 1,
     });
+    // Whether this beat leaves is known late, so another has a place: in LUT RAM that costs no more.
+    let comes = if cfg.unhurried() { comes } else { catch(m, comes) };
+    let here = m.reg_of("here", &comes.payload);
+    m.discard(&here.from);
+    comes.accept(moves);
+    m.when(moves, |m| {
+        m.set(&here_valid, comes.valid);
+        m.set_all(&here, &comes.payload);
+    });
+    let here_data = if cfg.unhurried() {
+        let kept = m.reg("here_data", data.width()).no_reset();
+        m.when(moves, |m| m.set(&kept, data));
+        kept
+    } else {
+        let (head, tail) = (m.reg("head", 1).reset(0), m.reg("tail", 1).reset(0));
+        let store = m.mem("here_data", 2, &data).style(Style::Distributed).build();
+        store.write(ready, tail, &data);
+        m.when(came, |m| m.set(&tail, !tail));
+        m.when(here_valid & moves, |m| m.set(&head, !head));
+        store.read_now(head)
+    };
 
     // Where it goes. Behind the packet's first piece that was worked out when the beat came.
     let (turn, turned_down, at) =
@@ -146,8 +164,13 @@ pub fn join(m: &Scope, cfg: &RnicConfig, runs: Stream<Run>, beats: Stream<Payloa
     let by = here.begins.then(plans.rotate, turn);
     let first_lane = here.begins.then(plans.first, at);
     let down = here.opens & here.begins.then(plans.down, turned_down);
-    let end = by.zext(lane + 1) + here.end.zext(lane + 1) + 1;
-    let fills = (!down & (!here.ends_piece | end.bit(lane))).named("fills");
+    // Of a packet's first piece and of others, for which it is is known as late as where it ends.
+    let [first, other] = [(plans.rotate, plans.down), (turn, turned_down)].map(|(by, down)| {
+        let end = by.zext(lane + 1) + here.end;
+        (end, !(here.opens & down) & (!here.ends_piece | end.bit(lane)))
+    });
+    let end = here.begins.then(first.0, other.0);
+    let fills = here.begins.then(first.1, other.1).named("fills");
     let behind = here.ends_piece.then(end.trunc(lane), by);
     let emits = here.last | fills;
     // The packet's last byte comes to lie before the beat's first: in the next beat.
@@ -155,10 +178,10 @@ pub fn join(m: &Scope, cfg: &RnicConfig, runs: Stream<Run>, beats: Stream<Payloa
 
     // The beat that comes next begins there.
     let next = here_valid.then(behind, at);
-    let (next_turn, next_down) = shift(beats.from, next);
+    let (next_turn, next_down) = shift(comes.from, next);
     m.when(moves, |m| {
         m.set(&at, next);
-        m.set(&turn, opens.then(next_turn, here_valid.then(by, turn)));
+        m.set(&turn, comes.opens.then(next_turn, here_valid.then(by, turn)));
         m.set(&turned_down, next_down);
     });
 
@@ -183,7 +206,7 @@ pub fn join(m: &Scope, cfg: &RnicConfig, runs: Stream<Run>, beats: Stream<Payloa
     let to_end = !(lanes_from(plans.end) << 1);
     let strobe = fresh.then(lanes_from(plans.first), all) & (here.last & !spills).then(to_end, all);
     let strobe = flushing.then(flush_strobe, strobe);
-    let rotated = rotate(here.data, by);
+    let rotated = rotate(here_data, by);
     let new = lanes_from(first_lane);
     // A register a byte, for each byte keeps what it has or takes what comes.
     let held: Vec<Sig> =
