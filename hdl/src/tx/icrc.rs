@@ -267,7 +267,8 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig
             let waiting = pointer("waiting", clog2(u64::from(FRAMES[i]) + 1));
             // Known a cycle before, in which one more beat may come: the way back to who makes the beats is long.
             let full = m.delay(&format!("full{i}"), &(tail - head).ge(depth - 1));
-            let many = m.delay(&format!("many{i}"), &waiting.ge(FRAMES[i] - 1));
+            // Frames are counted a cycle later.
+            let many = m.delay(&format!("many{i}"), &waiting.ge(FRAMES[i] - 2));
             m.assert(!full | waiting.ne(0), "a frame fits into its ring");
             Ring { head, tail, waiting, open: !full & !many }
         })
@@ -338,10 +339,13 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig
             let crc = if i == 0 { fifo(crcs, FRAMES[i], crc) } else { deep_fifo(crcs, FRAMES[i], crc) };
             // Frames that are not chosen and whose CRC is there, or comes in this cycle.
             let known = m.reg(&format!("known{i}"), clog2(u64::from(FRAMES[i]) + 1)).reset(0);
+            // One that was chosen in the cycle before is still among them.
             let comes = due[i];
-            m.when(comes & !end.fire(), |m| m.set(&known, known + 1))
-                .otherwise_when(end.fire() & !comes, |m| m.set(&known, known - 1));
-            let may = end.valid & known.any() & !held_back(&end.payload);
+            let went = m.delay(&format!("went{i}"), &end.fire());
+            m.when(comes & !went, |m| m.set(&known, known + 1))
+                .otherwise_when(went & !comes, |m| m.set(&known, known - 1));
+            let is_known = known.any() & !(went & known.eq(1));
+            let may = end.valid & is_known & !held_back(&end.payload);
             (end, crc, may)
         })
         .collect();
@@ -377,7 +381,8 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig
 
     for (i, ring) in rings.iter().enumerate() {
         m.when((take | drops) & job.ring.eq(i), |m| m.set(&ring.head, further));
-        let (comes, goes) = (ends & into.eq(i), leaves & job.ring.eq(i));
+        let comes = m.delay(&format!("came{i}"), &(ends & into.eq(i)));
+        let goes = m.delay(&format!("gone{i}"), &(leaves & job.ring.eq(i)));
         m.when(comes & !goes, |m| m.set(&ring.waiting, ring.waiting + 1))
             .otherwise_when(goes & !comes, |m| m.set(&ring.waiting, ring.waiting - 1));
     }
