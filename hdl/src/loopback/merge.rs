@@ -8,7 +8,7 @@
 //!     roomy ----^       loop waits for room ----> claims
 //! ```
 //!
-//! One frame each where both have one. A looped frame begins only while the receive buffer is `roomy`: it has room for the largest frame and for all that is
+//! One frame each where both have one that waits. A looped frame begins only while the receive buffer is `roomy`: it has room for the largest frame and for all that is
 //! between here and its level. So no looped frame is dropped there. One that has waited for [`PATIENCE`] cycles `claims` that room: frames of the wire that would
 //! take it are dropped as in a buffer that is smaller by it. Nothing claims while no frame loops.
 //!
@@ -49,7 +49,10 @@ pub fn merge(m: &Scope, wire: Stream<Beat>, looped: Stream<Beat>, roomy: Sig) ->
     let holder = m.reg("holder", 1).reset(0);
     // The loop was served last.
     let served = m.reg("served", 1).reset(0);
-    let may = looped.valid & roomy & !(wire.valid & served);
+    // The wire has an offer from a cycle before: whether one comes in this cycle is no part of the choice.
+    let wire_waits = m.reg("wire_waits", 1).reset(0);
+    m.set(&wire_waits, wire.valid & !wire.ready);
+    let may = looped.valid & roomy & !(wire_waits & served);
     let pick = busy.then(holder, may).named("pick");
     let beat = m.mux(pick, &looped.payload, &wire.payload);
     let frame = Stream::new(m, "frame", pick.then(looped.valid, wire.valid), beat);
