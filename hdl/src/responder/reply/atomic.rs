@@ -22,7 +22,7 @@
 //! four slots a cycle from the newest on. Where there is time there are two banks: ten cycles are fewer than the request that asks again has beats.
 //! The end of a QP's life forgets them.
 //!
-//! 5 cycles an atomic, one more for each four under way, and one where another's result is taken. Reset: rings are
+//! 4 cycles an atomic; where others are under way one more, one for each four of them, and one where another's result is taken. Reset: rings are
 //! swept, one QP a cycle.
 
 use crate::config::RnicConfig;
@@ -163,9 +163,8 @@ pub(super) struct Atomics {
 enum State {
     Sweep,
     Idle,
+    /// Four are compared, and it is looked at what the cycle before has found.
     Scan,
-    /// What the scan has found is looked at.
-    Look,
     Take,
     Compute,
     Write,
@@ -249,12 +248,15 @@ pub(super) fn atomic(
     let is = |errand: Errand| jobs.errand.eq(errand.code());
     let (executes, skips) = (is(Errand::Execute), is(Errand::Skip));
     let all_here = operands.valid & places.valid & words.valid;
-    let may =
-        m.select(jobs.errand, &[all_here, all_here | (operands.valid & !jobs.granted), lit(1, 1), lit(1, 1)]);
-    // That is known a cycle after the job came.
-    let may = m.delay("may", &may);
-    let takes = m.wire("takes", 1);
-    let may = may & m.delay("job_was_here", &(jobs.valid & !takes));
+    // What was there a cycle ago still is, if none was taken.
+    let (takes, done) = (m.wire("takes", 1), m.wire("done", 1));
+    let (was_here, operand_was_here) =
+        (m.delay("all_were_here", &all_here), m.delay("operand_was_here", &operands.valid));
+    let may = m.select(
+        jobs.errand,
+        &[was_here, was_here | (operand_was_here & !jobs.granted), lit(1, 1), lit(1, 1)],
+    );
+    let may = may & !m.delay("just_took", &(takes | done));
     m.drive(&takes, idle & jobs.valid & may);
     jobs.accept(idle & may);
     let errors = takes & executes & words.error;
@@ -278,7 +280,6 @@ pub(super) fn atomic(
 
     // Those between its read and now, four a cycle.
     let changes = m.reg("changes", 1).no_reset();
-    let done = m.wire("done", 1);
     let forgets = skipped | errors;
     let counts = done | forgets;
     let past = Past { valid: done & changes, address: places.address };
@@ -300,16 +301,14 @@ pub(super) fn atomic(
     let at_scan = state.is(State::Scan);
     let hit = cat(&hits).any();
     let from = m.reg("from", 5).no_reset();
-    let (at_look, scanned) = (state.is(State::Look), m.delay("scanned", &group));
+    let (has_scanned, scanned) = (m.delay("has_scanned", &at_scan), m.delay("scanned", &group));
     m.when(at_scan, |m| m.set(&group, group - 1));
-    m.when(at_scan, |m| m.set(&state, State::Look));
-    m.when(at_look, |m| {
+    m.when(at_scan & has_scanned, |m| {
         m.set(&from, cat(&[youngest(&hits), scanned.trunc(3)]));
         m.when(hit, |m| m.set(&state, State::Take))
             .otherwise_when(scanned.eq(places.written.slice(2, NUMBER_BITS - 2)), |m| {
                 m.set(&state, State::Compute)
-            })
-            .otherwise(|m| m.set(&state, State::Scan));
+            });
     });
     m.when(state.is(State::Take), |m| {
         m.set(&value, results.read_now(from));
@@ -399,7 +398,7 @@ pub(super) fn atomic(
     });
 
     let outcome = Outcome { original: value, found: is_found, error: is_error };
-    let outcome = Stream::new(m, "outcome", state.is(State::Answer), outcome);
+    let outcome = Stream::new(m, "outcome", state.is(State::Answer) | done, outcome);
     m.when(outcome.fire(), |m| m.set(&state, State::Idle));
     Atomics { results: outcome, write, written: number }
 }
