@@ -64,7 +64,6 @@ use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Str
 use ferrowire_spec::qp_state::RAW_QPN;
 use ferrowire_spec::queue::cqe::LocalCause;
 use ferrowire_spec::queue::event::EventKind;
-use ferrowire_spec::wire::Opcode;
 
 /// What the host's blocks tell the transport.
 #[derive(Interface)]
@@ -517,16 +516,16 @@ pub fn transport(
     // Send: answers and CNPs beside requests.
     let answers = responded.source.packet;
     // Of what loops, acknowledgements wait where they keep nobody waiting; responses have their room.
-    let is_ack = answers.loops & answers.opcode.eq(Opcode::RcAcknowledge.code());
+    let is_ack = answers.loops & responded.acknowledges;
+    let offered = answers.valid;
     let [acks_in, answers] = split(m, is_ack, answers);
-    let comes = answers.valid;
-    let answers = half(&m.label("answers"), answers);
     let acks = acks(m, cfg, room.may_answer, acks_in);
     let notices = admit(&m.label("admit_cnps"), cfg, room.may_answer, slowed.packets);
     // Whether the gate is open is no part of the arbiter's choice.
     let cnps = breath(&m.label("cnps"), cfg.loopback, notices.packets);
-    // An answer that comes is another one too, for the register shows one in two cycles.
-    let others = comes | answers.valid | acks.packets.valid | cnps.valid;
+    // An answer that comes is another one too, for their register shows one in two cycles. What comes is known late, and counts from the next cycle on.
+    let others = responded.comes | offered | acks.packets.valid | cnps.valid;
+    let others = m.delay("others_offer", &others);
     let packets = half(&m.label("packets"), launched.packets);
     let packets = give_way(m, others, came, packets);
     let requests = admit(&m.label("admit_requests"), cfg, room.may_request, packets);

@@ -113,6 +113,10 @@ pub struct Responder {
     pub atomic_write: Stream<DmaWrite>,
     /// ACKs, NAKs and responses.
     pub source: TxSource,
+    /// The packet on offer is an ACK or a NAK.
+    pub acknowledges: Sig,
+    /// A packet will be on offer in the next cycle, if the register is free.
+    pub comes: Sig,
     /// Receives that have ended, and ends of lives.
     pub completions: Vec<Stream<Completion>>,
     /// A message that takes a receive has come.
@@ -248,6 +252,8 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         write: placed.write,
         atomic_write: replied.write,
         source: replied.source,
+        acknowledges: replied.acknowledges,
+        comes: replied.comes,
         completions: vec![placed.completions, markers],
         receives_one,
         outcomes: placed.outcomes,

@@ -296,15 +296,14 @@ pub(super) fn cut(
     let failed_bits = m.mem("failed", cfg.qps, &bits(1)).style(Style::Distributed).build();
     failed_bits.write(failed.enable, failed.index, &failed.entry);
 
-    // The row's cycle: the oldest entry is read. A place is read only once an entry has been written there.
+    // The row's cycle: the oldest entry is read. Where the list is empty, what is read means nothing.
     let empty = row.head.eq(front.tail);
-    let looks_up = at_row & !empty;
     let pool = m.mem("pool", places(cfg), &Entry::of()).style(cfg.large(places(cfg))).build();
     pool.write(lists.pool.enable, lists.pool.index, &lists.pool.entry);
-    let entry = pool.read(m, looks_up, row.head, Collision::Never);
+    let entry = pool.read(m, at_row, row.head, Collision::Any);
     let links = m.mem("links", places(cfg), &bits(place_bits)).style(cfg.large(places(cfg))).build();
     links.write(lists.links.enable, lists.links.index, &lists.links.entry);
-    let following = links.read(m, looks_up, row.head, Collision::Never);
+    let following = links.read(m, at_row, row.head, Collision::Any);
     let ending = m.delay("ending", &marks_of.ending);
     let dropping = m.delay("dropping", &(marks_of.ending | failed_bits.read_now(qp)));
     let none = m.delay("none", &empty);
@@ -345,11 +344,17 @@ pub(super) fn cut(
     let still = m.mux(loops, &!may_loop, &stands);
     // It has its turn again without being woken.
     let stood = m.reg("stood", 1).no_reset();
+    // What it needs before it goes.
+    let executes = m.reg("executes", 1).no_reset();
+    let needs_loop = m.reg("needs_loop", 1).no_reset();
     let was_repeated = m.reg("was_repeated", 1).no_reset();
     m.when(at_entry, |m| {
         m.set(&was_repeated, repeated);
         m.set(&stood, !none & !dropping & !waits & still);
         m.set(&speaks, m.mux(none, &ending, &(dropping | !(waits | still))));
+        let goes_on = !none & !dropping;
+        m.set(&executes, cfg.only(cfg.atomics, goes_on & entry.atomic & !entry.again));
+        m.set(&needs_loop, goes_on & loops);
         m.set(&work, Work::Read.code());
         m.when(entry.atomic, |m| m.set(&work, Work::Atomic.code()));
         m.when(entry.atomic & entry.again, |m| m.set(&work, Work::Replay.code()));
@@ -366,7 +371,6 @@ pub(super) fn cut(
     // The last cycle.
     let is = |w: Work| work.eq(w.code());
     let reads = is(Work::Read);
-    let executes = cfg.only(cfg.atomics, is(Work::Atomic));
     let mtu = m.delay("mtu", &mtu_bytes(copy.mtu));
     let last = cfg.looked(m, "is_last", remaining.le(mtu.zext(32)));
     let closes = !reads | last;
@@ -393,8 +397,7 @@ pub(super) fn cut(
     let candidate = Candidate { about, va, crosses, rkey: entry.rkey, pd: copy.pd };
     let (operands_room, charge_room) = (m.wire("operands_room", 1), m.wire("charge_room", 1));
     // Acknowledgements may have taken the room since it was looked at.
-    let answered = reads | executes | is(Work::Replay);
-    let loop_room = !(looped & answered) | may_loop;
+    let loop_room = !needs_loop | may_loop;
     let room = (!executes | operands_room) & charge_room & loop_room;
     let candidate = Stream::new(m, "candidate", at_emit & speaks & room, candidate);
     let reserved = candidate.about.reserved(cfg);

@@ -89,12 +89,15 @@ pub(super) fn depart(
     });
     // Whether its QP has failed is looked up as an entry comes, and what becomes known while it is here counts as well.
     let failed_bits = m.mem("failed", cfg.qps, &bits(1)).style(Style::Distributed).build();
-    let failed = m.wire_of("failed_write", &failed_of(cfg));
-    failed_bits.write(failed.enable, failed.index, &failed.entry);
+    // The bits are written a cycle later; what is here knows at once, and nothing comes in that cycle.
+    let failed = m.wire_of("failed_now", &failed_of(cfg));
+    let write = m.reg_zero("failed_write", &failed_of(cfg));
+    m.set_all(&write, &failed);
+    failed_bits.write(write.enable, write.index, &write.entry);
     let dead = m.reg("dead", 1).no_reset();
     let coming = departures.about.qp;
     let failed_before = failed_bits.read_now(coming);
-    let now = m.mux(failed.enable & failed.index.eq(coming), &failed.entry, &failed_before);
+    let now = m.mux(write.enable & write.index.eq(coming), &write.entry, &failed_before);
     m.when(departures.fire(), |m| m.set(&dead, now))
         .otherwise_when(failed.enable, |m| m.set(&dead, failed.entry));
     let departures = half(&m.label("departure"), departures);
@@ -109,7 +112,9 @@ pub(super) fn depart(
     let counted = clog2(u64::from(2 * super::issue::DEPARTURES)) + 1;
     let here = m.reg("here", counted).reset(0);
     let passed = m.wire("passed", 1);
-    m.set(&here, here + begun.zext(counted) - passed.zext(counted));
+    // One that passes is counted a cycle later: the next departure comes in two.
+    let passed_before = m.delay("passed_before", &passed);
+    m.set(&here, here + begun.zext(counted) - passed_before.zext(counted));
 
     let (finished_room, passes_room) = (m.wire("finished_room", 1), m.wire("passes_room", 1));
     let look = state.is(State::Look) & departures.valid & finished_room;
@@ -142,6 +147,7 @@ pub(super) fn depart(
         bytes: m.mux(departures.carries & !naks, &about.bytes, &lit(13, 0)),
         lane: departures.lane,
         loops: about.loops,
+        acknowledges: naks,
         end: lit(1, 0),
     };
     let headers = Stream::new(m, "headers", response | answers | naks, header);
@@ -204,7 +210,10 @@ pub(super) fn depart(
     m.set_all(&failed, &TableWrite { enable, index, entry: fails });
     // A READ or an atomic has no receive that would say why.
     let event = m.mux(refused, &QpFault::told(EventKind::QpAccessError, &qp).event, &lit(FAULT_BITS, 0));
-    let fault = Stream::new(m, "fault", fails, QpFault { qp, event });
+    let has_failed = m.reg("has_failed", 1).reset(0);
+    m.set(&has_failed, fails);
+    let fault = m.delay("fault_before", &QpFault { qp, event });
+    let fault = Stream::new(m, "fault", has_failed, fault);
     m.assert(!fault.valid | fault.ready, "a QP fails once before its end");
     let faults = deep_fifo(&m.label("faults"), cfg.qps, fault);
 
@@ -219,5 +228,5 @@ pub(super) fn depart(
     let forgotten = result & !results.found & !results.error;
     let (access, operation) =
         (m.delay("access", &(fails & refused)), m.delay("operation", &(fails & at_nak)));
-    Departed { headers, passes, jobs, finished, faults, failed, unspent, forgotten, access, operation }
+    Departed { headers, passes, jobs, finished, faults, failed: write, unspent, forgotten, access, operation }
 }

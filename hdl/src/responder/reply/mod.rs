@@ -40,9 +40,9 @@
 //! sequence NAK, which waits here like an ACK. Repetitions have places of their own, and are dropped where there is none, as the wire might have. So nobody waits for a place, and what
 //! waits for the wire or for host memory waits for nothing else.
 //!
-//! An ACK that passes is out 2 cycles after its reply, a READ response 14 cycles and the host's latency, 2 cycles after the
+//! An ACK that passes is out 5 cycles after its reply, a READ response 16 cycles and the host's latency, 2 cycles after the
 //! first beat of its payload. READs of 64 bytes: one in 3 cycles, of one QP or of many; a response of `n` beats in `n`
-//! cycles. Atomics: one in 6 cycles, 9 where 250 cycles of host latency lie between read and write, on one address or on
+//! cycles. Atomics: one in 8 cycles, 9 of many QPs, whatever the host's latency between read and write, on one address or on
 //! many. Reset: tables are swept, one QP a cycle; what comes meanwhile waits.
 
 mod atomic;
@@ -58,7 +58,7 @@ use crate::config::RnicConfig;
 use crate::context::congestion::{Charge, Gate};
 use crate::host::dma::{write_entry, EntryWrite, Order};
 use crate::memory::{Lookup, Passage, Translation};
-use crate::stream::{arbiter, breath, deep_fifo, half};
+use crate::stream::{breath, deep_fifo, half};
 use crate::tx::arbitrate::TxSource;
 use crate::types::{DmaReadData, DmaReadRequest, DmaWrite, QpBroadcast, QpFault, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
@@ -149,6 +149,8 @@ struct Header {
     lane: Sig,
     /// It returns inside the card.
     loops: Sig,
+    /// An ACK or a NAK.
+    acknowledges: Sig,
     /// Not a packet: the QP ends behind all packets before.
     end: Sig,
 }
@@ -199,6 +201,10 @@ pub struct Counts {
 pub struct Replied {
     /// Packets and payload.
     pub source: TxSource,
+    /// The packet on offer is an ACK or a NAK.
+    pub acknowledges: Sig,
+    /// One will be on offer in the next cycle, if the register is free.
+    pub comes: Sig,
     /// Questions to the key and page tables.
     pub lookup: Stream<Lookup>,
     /// Reads of host memory; room for the data is reserved.
@@ -255,9 +261,11 @@ pub fn reply(
     let issued = issue::issue(m, cfg, cut.candidates, answer, taken, written);
     let (looked_up, ends) = (issued.looked_up.clone(), issued.ends.fire());
     let reading = Passage { enters: issued.reading, leaves: ends };
-    let computing = Passage { enters: issued.granted, leaves: issued.places.fire() };
+    // That one is done is seen a cycle later, as is that a beat has left.
+    let computed_one = m.delay("computed_one", &issued.places.fire());
+    let computing = Passage { enters: issued.granted, leaves: computed_one };
     let collected = collect::collect(m, cfg, data, issued.ends, passes);
-    m.drive(&taken, collected.taken);
+    m.drive(&taken, m.delay("taken_before", &collected.taken));
     let (result, results) = m.later("result", &atomic::Outcome::of());
     let departed = depart::depart(m, cfg, issued.departures, collected.begun, collected.verdicts, result);
     tokens.connect(breath(&m.label("passes"), cfg.unhurried(), departed.passes));
@@ -275,15 +283,18 @@ pub fn reply(
 
     // Behind this point nothing overtakes: what is finished has been taken here.
     let passed = breath(&m.label("passed"), cfg.unhurried(), ordered.pass);
-    let header = arbiter(m, &|_: &Header| lit(1, 1), vec![passed, departed.headers]);
+    let header = in_turn(m, passed, departed.headers);
+    let comes = header.valid;
     let header = half(&m.label("headers"), header);
     let ended = Stream::new(m, "end", header.valid & header.end, header.qp);
     m.assert(!ended.valid | ended.ready, "a QP ends once");
-    let ends = header.end;
+    let (ends, acknowledges) = (header.end, header.acknowledges);
     let packet = header.discard_if(m, ends).map(Header::packet);
     let ended = deep_fifo(&m.label("ended"), cfg.qps, ended);
     Replied {
         source: TxSource { packet, payload: Some(collected.payload) },
+        acknowledges,
+        comes,
         lookup: issued.lookup,
         read: issued.read,
         write,
@@ -303,6 +314,18 @@ pub fn reply(
             operation: departed.operation,
         },
     }
+}
+
+/// Takes turns where both wait. A departure that comes in this cycle is no part of the choice: it is known late.
+fn in_turn(m: &Scope, passed: Stream<Header>, departing: Stream<Header>) -> Stream<Header> {
+    let waited = m.reg("waited", 1).reset(0);
+    m.set(&waited, departing.valid & !departing.ready);
+    let passes = (passed.valid & !waited).named("passes_first");
+    let header = m.mux(passes, &passed.payload, &departing.payload);
+    let header = Stream::new(m, "header", passes | departing.valid, header);
+    passed.accept(header.ready & !waited);
+    departing.accept(header.ready & !passes);
+    header
 }
 
 #[cfg(test)]

@@ -219,7 +219,7 @@ pub(super) struct Ordered {
     /// ACKs that wait for nothing, and ends.
     pub(super) pass: Stream<Header>,
     pub(super) lists: Lists,
-    /// QPs whose list must be looked at.
+    /// QPs whose list must be looked at. `ready` must come from registers: what finds none comes again.
     pub(super) wakes: Stream<Wake>,
     pub(super) served: Served,
     pub(super) reads: Sig,
@@ -257,7 +257,7 @@ struct Event {
     reply: Reply,
 }
 
-/// Depth of the two output FIFOs: of answers that have passed, and of lists that `cut` is to look at.
+/// Answers that have passed.
 const PASSED: u32 = 2;
 
 /// The owner of what is pending. `looping`: queue pairs whose packets return inside the card.
@@ -328,7 +328,8 @@ pub(super) fn order(
     let idle = row.pending.eq(0);
     let repeats_bits = clog2(u64::from(repetitions(cfg)) + 1);
     let room = m.reg("room", repeats_bits).reset(repetitions(cfg));
-    let crowded = is_entry & !reply.refused & reply.again & (row.pending.ge(PENDING) | room.eq(0));
+    let no_room = m.reg("no_room", 1).reset(0);
+    let crowded = is_entry & !reply.refused & reply.again & (row.pending.ge(PENDING) | no_room);
     let enters = is_entry & !reply.refused & !crowded;
     // Syndromes of NAKs, those of receivers that are not ready too, have this bit (9.7.5.2.1, table 45).
     let nak = |syndrome: Sig| syndrome.bit(NAK_BIT);
@@ -351,11 +352,13 @@ pub(super) fn order(
         bytes: lit(13, 0),
         lane: lit(cfg.lane_bits(), 0),
         loops: cfg.only(cfg.loopback, loops),
+        acknowledges: lit(1, 1),
         end: by_finish & done.end,
     };
     let (pass_room, wake_room) = (m.wire("pass_room", 1), m.wire("wake_room", 1));
     let pass = Stream::new(m, "pass", passes & pass_room, pass);
     m.drive(&pass_room, pass.ready);
+    let pass = fifo(&m.label("passed"), PASSED, pass);
     // A READ may wait for an atomic before it.
     let wakes = enters | is_end | (finishes & done.atomic & row.pending.ne(1));
     let wake = Stream::new(m, "wake", wakes & wake_room, Wake { qp, end: is_end });
@@ -364,8 +367,10 @@ pub(super) fn order(
     // One that finds no room with its taker comes again.
     let again = m.mux(passes, &!pass_room, &(wakes & !wake_room));
     let moves = acts & !again;
-    let (enters, finishes) = ((enters & moves).named("enters_now"), (finishes & moves).named("finishes_now"));
-    let is_end = is_end & moves;
+    // What wakes `cut` and does not pass: that is told apart before `again`.
+    let (enters, finishes) =
+        ((enters & wake_room).named("enters_now"), (finishes & moves).named("finishes_now"));
+    let is_end = is_end & wake_room;
     let served = Served { valid: finishes & done.new, qp };
 
     m.assert(!(finishes & idle), "only what is pending is finished");
@@ -378,7 +383,10 @@ pub(super) fn order(
     m.when(enters & !all_used, |m| m.set(&fresh, fresh + 1));
     let one = |s: Sig| s.zext(repeats_bits);
     let returns = finishes & !done.new & !done.end;
-    m.set(&room, room - one(enters & reply.again) + one(returns));
+    let takes = enters & reply.again;
+    m.set(&room, room - one(takes) + one(returns));
+    m.set(&no_room, !returns & (no_room | (takes & room.eq(1))));
+    m.assert(no_room.eq(room.eq(0)), "it is known that no place is left");
 
     // A repetition goes on with the run until it is whole, or begins one. PSNs are compared within half of their circle.
     let reaches = |psn: Sig| !(reply.psn - psn).bit(23);
@@ -459,9 +467,7 @@ pub(super) fn order(
     let atomics = enters & is_atomic & !reply.again;
     let crowded = crowded & moves;
     rows.end(m, &Verdict { again, row: next });
-    let pass = fifo(&m.label("passed"), PASSED, pass);
-    let wakes = fifo(&m.label("wakes"), PASSED, wake);
-    Ordered { pass, lists, wakes, served, reads, atomics, crowded }
+    Ordered { pass, lists, wakes: wake, served, reads, atomics, crowded }
 }
 
 #[cfg(test)]

@@ -124,7 +124,7 @@ impl Bench {
                 ),
             );
             m.stream_out("pass", out.pass);
-            m.stream_out("wake", out.wakes);
+            m.stream_out("wake", crate::stream::fifo(&m.label("wakes"), 2, out.wakes));
             m.output("pool", &m.delay("pool_late", &out.lists.pool));
             m.output("links", &m.delay("links_late", &out.lists.links));
             m.output("front", &m.delay("front_late", &out.lists.front));
@@ -147,6 +147,7 @@ impl Bench {
             bytes: bits(13),
             lane: bits(cfg.lane_bits()),
             loops: bits(1),
+            acknowledges: bits(1),
             end: bits(1),
         };
         Bench {
