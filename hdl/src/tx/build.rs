@@ -52,7 +52,7 @@ use crate::config::RnicConfig;
 use crate::context::timer::Departed;
 use crate::fields::assemble;
 use crate::loopback::{nothing, reserved};
-use crate::stream::{catch, fifo, wide_skid, Beat, Wide};
+use crate::stream::{catch, fifo, forward, half, wide_skid, Beat, Wide};
 use crate::types::{is_raw, priority_of, AddressVector, TableWrite, TxPacket, NEIGHBOUR_OPCODE};
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::opcode::Ext;
@@ -490,10 +490,10 @@ fn ports_of(
     let of_qp = m.mem("ports", cfg.qps, &of(&write.entry)).style(Style::Block).build();
     let enable = write.enable & !write.index.bit(cfg.av_bits() - 1);
     of_qp.write(enable, write.index.trunc(cfg.qp_bits()), &of(&write.entry));
-    of_qp.read(m, en, packet.qp, Collision::Never)
+    of_qp.read(m, en, packet.qp, Collision::Any)
 }
 
-/// The address vectors, read whole for the packet where `en` holds, and never while `writes`. A vector is written with the sum over its IPv4
+/// The address vectors, read whole for the packet where `en` holds. What is read while it `writes` means nothing. A vector is written with the sum over its IPv4
 /// header, two cycles after the command.
 fn vectors(
     m: &Scope,
@@ -522,7 +522,7 @@ fn vectors(
     let table = m.mem("vectors", rows, &entry).style(cfg.large(rows)).build();
     table.write(writes, index, &entry);
     let ports = ports_of(m, cfg, TableWrite { enable: writes, index, entry: vector }, en, packet);
-    (table.read(m, en, vector_of(cfg, packet), Collision::Never), ports, writes)
+    (table.read(m, en, vector_of(cfg, packet), Collision::Any), ports, writes)
 }
 
 /// Stage C and the whole header in D, which shifts it: a frame may begin in every cycle.
@@ -575,24 +575,23 @@ pub fn build(
     // Words in a beat, as a shift.
     let word_bits = lane_bits - 2;
 
-    // A: read the address vector. Whether the stages behind move does not concern who sends.
-    let packet = if cfg.unhurried() { packet } else { catch(&m.label("packet"), packet) };
-    let read_valid = m.reg("read_valid", 1).reset(0);
-    let read = m.reg_of("read", &packet.payload);
+    // A: the address vector is read. Whether the stages behind move does not concern who sends.
+    // Where there is time, a stage is empty for a cycle before it takes the next: nobody needs to know in that cycle what moves behind it.
+    let (enters, entering) = (packet.fire(), packet.payload.clone());
+    let stage = &m.label("entered");
+    let read = if cfg.unhurried() { half(stage, packet) } else { catch(stage, forward(stage, packet)) };
     // Only an atomic has these.
     m.discard(&(read.swap, read.compare));
-    let read_moves = m.wire("read_moves", 1);
-    // Where there is time, a stage is empty for a cycle before it takes the next: nobody needs to know in that cycle what moves behind it.
-    let free = |valid: Sig, moves: Sig| if cfg.unhurried() { !valid } else { !valid | moves };
-    packet.accept(free(read_valid, read_moves));
-    m.when(packet.fire(), |m| m.set(&read_valid, 1)).otherwise_when(read_moves, |m| m.set(&read_valid, 0));
-    m.when(packet.fire(), |m| m.set_all(&read, &packet.payload));
+    let read_moves = read.fire();
 
     // B: transport headers are known, the rotator gets its command. Narrow beats leave time to look at what was read.
+    let planned_valid = m.reg("planned_valid", 1).reset(0);
+    let planned_moves = m.wire("planned_moves", 1);
+    let plans = if cfg.unhurried() { !planned_valid } else { !planned_valid | planned_moves };
     let draft = draft(cfg, &read);
     let (planned, vectors, writes) = match cfg.unhurried() {
         true => {
-            let (brief, ports, images) = by_beat::vectors(m, cfg, av_write, packet.fire(), &packet);
+            let (brief, ports, images) = by_beat::vectors(m, cfg, av_write, enters, &entering);
             let worked_out = draft.with(&brief, &ports);
             let planned = m.reg_of("planned", &worked_out);
             m.when(read_moves, |m| m.set_all(&planned, &worked_out));
@@ -601,12 +600,11 @@ pub fn build(
         false => {
             let planned = m.reg_of("planned", &draft);
             m.when(read_moves, |m| m.set_all(&planned, &draft));
-            let (Entry { network, sum }, ports, writes) = vectors(m, cfg, av_write, read_moves, &read);
+            // As long as none is planned it is read again and again: whether a packet is there is no part of the enable.
+            let (Entry { network, sum }, ports, writes) = vectors(m, cfg, av_write, plans, &read);
             (planned.with(&network.brief(sum), &ports), Vectors::Whole(network), writes)
         }
     };
-    let planned_valid = m.reg("planned_valid", 1).reset(0);
-    let planned_moves = m.wire("planned_moves", 1);
     let commanded = m.reg("commanded", 1).reset(0);
     let odd = planned.raw.then(lit(2, 0), lit(2, ODD));
     let offset = cat(&[odd, planned.extent.header]);
@@ -616,7 +614,7 @@ pub fn build(
         length: planned.payload_bytes,
     };
     let run = Stream::new(m, "run", planned_valid & !commanded, run);
-    m.drive(&read_moves, read_valid & free(planned_valid, planned_moves) & !writes);
+    read.accept(plans & !writes);
     m.when(read_moves, |m| m.set(&planned_valid, 1))
         .otherwise_when(planned_moves, |m| m.set(&planned_valid, 0));
     m.when(planned_moves, |m| m.set(&commanded, 0)).otherwise_when(run.fire(), |m| m.set(&commanded, 1));
