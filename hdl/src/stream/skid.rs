@@ -31,10 +31,9 @@ pub fn skid<T: Bundle + Interface>(m: &Scope, input: Stream<T>) -> Stream<T> {
         m.set_all(&shown, &m.mux(spare_valid, &spare, &input.payload));
         m.set(&spare_valid, 0);
     })
-    .otherwise_when(input.fire(), |m| {
-        m.set(&spare_valid, 1);
-        m.set_all(&spare, &input.payload);
-    });
+    .otherwise_when(input.fire(), |m| m.set(&spare_valid, 1));
+    // Whether it was needed is known late: what lies there without need is overwritten.
+    m.when(!spare_valid, |m| m.set_all(&spare, &input.payload));
     out
 }
 
