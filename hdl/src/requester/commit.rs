@@ -320,7 +320,7 @@ pub fn commit(
         va: parts.va,
         length: parts.rest,
     };
-    let lookup = Stream::new(m, "lookup", parts.valid & parts.asks & under_way.ne(PIECES) & room, question);
+    let lookup = Stream::new(m, "lookup", parts.valid & parts.asks & !under_way.msb() & room, question);
     let asked = lookup.fire();
     let passes = parts.valid & m.mux(parts.asks, &asked, &room);
     parts.accept(passes);
@@ -491,8 +491,10 @@ pub fn commit(
     pieces.accept(can & has_piece);
     answers.accept(can & pending.asks);
     verdicts.accept(go & pending.asks);
-    let under_way_now = under_way + asked.zext(under_way.width());
-    m.set(&under_way, under_way_now - (can & pending.asks).zext(under_way.width()));
+    // Both are known late: the sums are at hand by then.
+    let (less, more) = (can & pending.asks, under_way + 1);
+    m.when(asked & !less, |m| m.set(&under_way, more))
+        .otherwise_when(!asked & less, |m| m.set(&under_way, under_way - 1));
 
     let from = answers.payload.trunc(lane_bits);
     let last_lane = from + pieces.bytes.trunc(lane_bits) - 1;

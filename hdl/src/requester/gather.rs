@@ -28,8 +28,8 @@
 //! and costs a cycle a beat.
 //!
 //! The units of a WQE are kept until its last packet has passed, or, where the message stops before that, until another WQE
-//! begins. Longest path: the three-way smallest of packet, SGE and page, in front of a choice of sums that are at hand.
-//! Reset: nothing is kept.
+//! begins. Which of packet, SGE and page ends first is known in a register beside the place, but where beats are narrow: they are compared when the place is
+//! set. Longest path: the next SGE out of the store, what is to be passed over of it, and these comparisons. Reset: nothing is kept.
 
 use crate::config::RnicConfig;
 use crate::memory::{next_page, to_page_end, PAGE};
@@ -152,6 +152,47 @@ struct Place {
     next: Sig,
 }
 
+/// Where a walk is.
+#[derive(Clone, Bundle)]
+struct Walk {
+    at: Place,
+    /// Bytes that the packet still needs.
+    needs: Sig,
+    /// Of a READ or an atomic, bytes that are not looked up.
+    to_probe: Sig,
+}
+
+/// What there is to do there.
+#[derive(Clone, Bundle)]
+struct Facts {
+    /// The SGE holds something: there is a piece.
+    here: Sig,
+    /// All that the packet needs is in it.
+    holds: Sig,
+    /// Otherwise it ends with the page, before the SGE does.
+    page_first: Sig,
+    /// Nothing is left of the SGE.
+    used_up: Sig,
+    /// It is the last one.
+    all: Sig,
+}
+
+impl Walk {
+    /// `walks`: there are pieces at all; `probes`: SGEs are looked up whole.
+    fn facts(&self, walks: Sig, probes: Sig) -> Facts {
+        let (needs, page_left) = (self.needs, self.at.page_left);
+        let (left, large) = (self.at.left.trunc(13), self.at.left.slice(13, 19).any());
+        let holds = (large | needs.le(left)) & needs.le(page_left);
+        Facts {
+            here: walks & !self.at.left.bit(32) & self.at.left.any(),
+            holds,
+            page_first: large | page_left.lt(left),
+            used_up: probes | (!large & left.le(needs) & left.le(page_left)),
+            all: probes.then(self.at.left.trunc(32).ge(self.to_probe), holds),
+        }
+    }
+}
+
 /// The walker. `stored`: continuation units.
 #[module]
 pub fn gather(
@@ -166,7 +207,7 @@ pub fn gather(
     let needs = m.reg("needs", 13).no_reset();
     // Of a READ or an atomic, whole SGEs are looked up.
     let to_probe = m.reg("to_probe", 32).no_reset();
-    let enters = candidates.fire();
+    let comes = candidates.fire();
     let begun = Place {
         va: candidates.sge_va,
         key: candidates.sge_key,
@@ -174,11 +215,12 @@ pub fn gather(
         page_left: to_page_end(candidates.sge_va),
         next: lit(4, 0),
     };
-    m.when(enters & candidates.begins, |m| m.set_all(&at, &begun));
-    m.when(enters, |m| {
-        m.set(&needs, candidates.packet.bytes);
-        m.set(&to_probe, candidates.packet.length);
-    });
+    let begun = Walk {
+        at: m.mux(candidates.begins, &begun, &at),
+        needs: candidates.packet.bytes,
+        to_probe: candidates.packet.length,
+    };
+    let (coming_pays, coming_probes) = (candidates.pays & !candidates.inline, candidates.packet.answered);
     let candidates = half(&m.label("candidates"), candidates);
     let packet = &candidates.packet;
     let bare = !candidates.pays;
@@ -190,23 +232,29 @@ pub fn gather(
     let steps = cfg.unhurried().then(|| m.reg("measured", 1).reset(0));
     let measured = steps.unwrap_or(lit(1, 1));
 
-    // The piece.
-    let below = at.left.bit(32);
-    let here = cfg.looked(m, "here", walks & !below & at.left.any()) & measured;
-    let page_left = at.page_left;
-    let large = at.left.slice(13, 19).any();
-    let left = at.left.trunc(13);
-    let sge_holds = large | needs.le(left);
-    let page_holds = needs.le(page_left);
-    let all = sge_holds & page_holds;
-    let page_first = large | page_left.lt(left);
-    let bytes = m.mux(all, &needs, &m.mux(page_first, &page_left, &left));
+    // The piece. What it is follows from the place: where there is no time, the facts are worked out with the place itself.
+    let walk = Walk { at: at.clone(), needs, to_probe };
+    let (next, moves) = (m.wire_of("next", &walk), m.wire("moves", 1));
+    let facts = match cfg.unhurried() {
+        true => m.delay("facts", &walk.facts(walks, probes)),
+        false => {
+            let goes_on = candidates.valid;
+            let (walks, probes) =
+                (m.mux(goes_on, &walks, &coming_pays), m.mux(goes_on, &probes, &coming_probes));
+            let next_facts = next.facts(walks, probes);
+            let facts = m.reg_of("facts", &next_facts);
+            m.when(moves, |m| m.set_all(&facts, &next_facts));
+            facts
+        }
+    };
+    let here = facts.here & measured;
+    let (page_left, left) = (at.page_left, at.left.trunc(13));
+    let bytes = m.mux(facts.holds, &needs, &m.mux(facts.page_first, &page_left, &left));
     let bytes = match cfg.unhurried() {
-        true => here.then(m.delay("piece", &bytes), lit(13, 0)),
+        true => here.then(bytes, lit(13, 0)),
         false => bytes,
     };
-    let used_up = cfg.looked(m, "used_up", probes | (!large & left.le(needs) & left.le(page_left)));
-    let all = cfg.looked(m, "all", m.mux(probes, &at.left.trunc(32).ge(to_probe), &all));
+    let Facts { used_up, all, .. } = facts;
 
     // Inline data: a beat a cycle, from the one with the first byte to the one with the last.
     let per_unit = 64 / cfg.beat_bytes;
@@ -287,22 +335,30 @@ pub fn gather(
     let empty = candidates.valid & walks & measured & !here;
     let over = m.mux(here, &lit(33, 0), &at.left);
     let on = empty | (fires & here & used_up);
-    m.when(fires & here, |m| {
-        m.set(&at.va, m.mux(all, &(at.va + needs.zext(64)), &next_page(at.va)));
-        m.set(&at.left, at.left - m.mux(all, &needs, &page_left).zext(33));
-        let more = page_left - needs;
-        m.set(&at.page_left, m.mux(all & more.any(), &more, &lit(13, PAGE)));
-        m.set(&needs, needs - m.mux(used_up, &left, &page_left));
-        m.set(&to_probe, to_probe - at.left.trunc(32));
-    });
-    m.when(on, |m| {
-        let va = following(sge::ADDR) - over.sext(64);
-        m.set(&at.va, va);
-        m.set(&at.page_left, to_page_end(va));
-        m.set(&at.left, following(sge::LEN).zext(33) + over);
-        m.set(&at.key, following(sge::LKEY));
-        m.set(&at.next, at.next + 1);
-    });
+    let more = page_left - needs;
+    let va = following(sge::ADDR) - over.sext(64);
+    let further = Place {
+        va,
+        key: following(sge::LKEY),
+        left: following(sge::LEN).zext(33) + over,
+        page_left: to_page_end(va),
+        next: at.next + 1,
+    };
+    let inside = Place {
+        va: m.mux(all, &(at.va + needs.zext(64)), &next_page(at.va)),
+        left: at.left - m.mux(all, &needs, &page_left).zext(33),
+        page_left: m.mux(all & more.any(), &more, &lit(13, PAGE)),
+        ..at.clone()
+    };
+    // Which of them it is where it moves is known before whether it does.
+    let stepped = Walk {
+        at: m.mux(here & !used_up, &inside, &further),
+        needs: m.mux(here, &(needs - m.mux(used_up, &left, &page_left)), &needs),
+        to_probe: m.mux(here, &(to_probe - at.left.trunc(32)), &to_probe),
+    };
+    m.set_all(&next, &m.mux(candidates.valid, &stepped, &begun));
+    m.drive(&moves, comes | empty | (fires & here));
+    m.when(moves, |m| m.set_all(&walk, &next));
     if let Some(measured) = steps {
         m.set(&measured, candidates.valid & walks & !(fires | empty));
     }
