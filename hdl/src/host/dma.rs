@@ -22,7 +22,7 @@
 //! Reset forgets what is under way; no answer may come for it.
 
 use crate::config::RnicConfig;
-use crate::stream::{arbiter_from, arbiter_held, breath, fifo, fork, forward, half, skid, Chosen};
+use crate::stream::{arbiter_from, arbiter_held, breath, fifo, forward, half, skid, Chosen};
 use crate::types::{DmaReadData, DmaReadRequest, DmaWrite, ORDERS};
 use ferrowire_rtl::{clog2, lit, module, Scope, Sig, Stream};
 
@@ -62,10 +62,15 @@ pub fn read(
     m.when(chosen.valid, |m| {
         m.assert(legal(chosen.item.address, chosen.item.length), "a read leaves its page or is empty");
     });
-    let mut parts = fork(m, 2, chosen).into_iter();
-    let mut part = || parts.next().expect("two parts");
-    let request = skid(m, part().map(|c| c.item.clone()));
-    let order = fifo(m, READS, part().map(|c| c.source));
+    // Both takers know whether they have room before there is anything.
+    let (request_room, order_room) = (m.wire("request_room", 1), m.wire("order_room", 1));
+    let request = Stream::new(m, "chosen_request", chosen.valid & order_room, chosen.item.clone());
+    let order = Stream::new(m, "chosen_order", chosen.valid & request_room, chosen.source);
+    m.drive(&request_room, request.ready);
+    m.drive(&order_room, order.ready);
+    chosen.accept(request_room & order_room);
+    let request = skid(m, request);
+    let order = fifo(m, READS, order);
 
     data.accept(1);
     order.accept(data.valid & data.last);
