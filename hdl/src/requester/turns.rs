@@ -14,10 +14,11 @@
 //! poisoned like one whose payload could not be read, and nobody hears of it. Inline data of packets that `commit` did not
 //! send are passed over.
 //!
-//! Latency 0, a beat a cycle, and a cycle for each beat that is passed over. There is a path from the output's `ready` to the
-//! inputs'. Reset leaves nothing, for nothing is kept.
+//! Latency 0, a beat a cycle, and a cycle for each beat that is passed over. There is a path from the output's `ready` to that of the beats;
+//! turns and verdicts are caught. Reset forgets them.
 
 use crate::requester::gather::Inline;
+use crate::stream::catch;
 use crate::tx::Payload;
 use ferrowire_rtl::{bits, module, Bundle, Interface, Scope, Sig, Stream};
 
@@ -52,6 +53,8 @@ pub struct Sources {
 #[module]
 pub fn take_turns(m: &Scope, turns: Stream<Turn>, sources: Sources) -> Stream<Payload> {
     let Sources { read, inline, verdicts } = sources;
+    let turns = catch(&m.label("turn"), turns);
+    let verdicts = catch(&m.label("verdict"), verdicts);
     let skips = turns.valid & turns.inline & turns.skip;
     let sends = turns.valid & turns.inline & !turns.skip & verdicts.valid;
     let reads = turns.valid & !turns.inline;
