@@ -28,16 +28,16 @@
 //! comes back from here where the packet fails or is forgotten.
 //!
 //! One report in two cycles, 3 cycles after `commit` or 2 after the payload's last beat, whichever is later; where beats are narrow one in three cycles, and
-//! 3 cycles later. Packets with payload pass in the cycle in which they come. Where the completer does not take reports at once, for it is
+//! 3 cycles later; and each a cycle later while a QP is barred, for then it is compared with its QP's bar. Packets with payload pass in the cycle in which they come. Where the completer does not take reports at once, for it is
 //! busy, packets may be on the wire that it does not know: until it does, `late` tells it to leave answers alone. Reset: the queue is empty
 //! and no QP is barred.
 
 use crate::config::RnicConfig;
 use crate::requester::commit::{Bar, Barred, Report, Sent, PACKETS};
 use crate::requester::schedule::Flush;
-use crate::stream::{breath, deep_fifo, fifo, fork, keyed, row_of, Keyed};
+use crate::stream::{breath, deep_fifo, fifo, fork, keyed, Keyed};
 use crate::types::{SqStart, TableWrite, TxPacket};
-use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
 
 /// Reports, flushes and starts that may wait: more than `commit` and `tx` hold packets.
@@ -125,20 +125,27 @@ pub fn launch(
     let sent = &report.sent;
     let is_report = !(queue.flush | report.start);
     let bars_of = m.mem("bars", cfg.qps, &Barred::of()).style(Style::Block).build();
-    // A bar is written a cycle after it is decided, and counts at once.
+    // A bar is written a cycle after it is decided: nothing is on show then, and what enters in that cycle finds it.
     let bar_write =
         m.wire_of("bar_write", &TableWrite { enable: bits(1), index: sent.qp, entry: Barred::of() });
     let written = m.delay("written", &bar_write);
     bars_of.write(written.enable, written.index, &written.entry);
-    let row = row_of(m, "bar", (enters, coming, sent.qp), &bars_of, &written);
-    let bar = m.mux(written.enable & written.index.eq(sent.qp), &written.entry, &row);
+    m.assert(!(written.enable & queue.valid), "a bar is written between two entries");
+    let bar = bars_of.read(m, enters, coming, Collision::New);
+    // Where no QP is barred, nothing need be looked at. Otherwise what is compared counts in the second cycle.
+    let standing = m.reg("standing", cfg.qp_bits() + 1).reset(0);
+    let some_barred = m.reg("some_barred", 1).reset(0);
+    m.set(&some_barred, standing.any());
+    let compared = m.reg("compared", 1).reset(0);
+    m.set(&compared, queue.valid);
+    let stopped = m.delay("stopped", &bar.stops(sent.index));
     // Inline data are known to be good.
     let waits = report.payload & !report.inline;
-    let known = !waits | verdicts.valid;
+    let known = (!waits | verdicts.valid) & (!some_barred | compared);
     let bare = report.packet & !report.payload;
     let inline = report.payload & report.inline;
     let bad = waits & verdicts.payload;
-    let drops_it = bar.stops(sent.index);
+    let drops_it = some_barred & stopped;
     let fails = bad & !drops_it;
     let (token_room, bar_room) = (m.wire("token_room", 1), m.wire("bar_room", 1));
     let inline_room = m.wire("inline_room", 1);
@@ -180,6 +187,9 @@ pub fn launch(
             entry: Barred { barred: bars, index: sent.index },
         },
     );
+    let counted = standing.width();
+    let (one_more, one_less) = (bars & !bar.barred, done & bar.barred);
+    m.set(&standing, standing + one_more.zext(counted) - one_less.zext(counted));
     let bar = Stream::new(m, "bar", bars, Bar { qp: sent.qp, index: sent.index });
     m.drive(&bar_room, bar.ready);
     let bar = fifo(&m.label("bar"), 2, bar);
