@@ -483,19 +483,21 @@ pub fn segment(
     // What the WQE says.
     let wqe = |f| field(&send_wqe::LAYOUT, &f, wqes.unit);
     let wqe_opcode = wqe(send_wqe::OPCODE);
-    let inline = wqe(send_wqe::INLINE);
+    let inline = wqe(send_wqe::INLINE).named("is_inline");
     let length = m.mux(inline, &wqe(send_wqe::INLINE_LEN).zext(32), &wqes.total.trunc(32));
-    let is_local = is_local(cfg, wqe_opcode) & !wqes.start;
     let of_bind = |f| field(&bind::LAYOUT, &f, wqes.unit);
-    // It comes out of LUT RAM: what the longest paths of a lookup begin with is taken a cycle before.
+    // It comes out of LUT RAM, or of block RAM: what is known of it is taken in the cycle before the lookup.
     let taken = |name: &str, value: Sig| {
         let reg = m.reg(name, value.width()).no_reset();
         m.when(begins, |m| m.set(&reg, value));
         reg
     };
     let index = taken("index", wqes.index);
+    let (starts, unread) = (taken("starts", wqes.start), taken("unread", wqes.error));
+    let local = is_local(cfg, wqe_opcode) & !wqes.start;
+    let is_local = taken("is_local", local);
     let kinds = KINDS.iter().filter(|kind| cfg.does(kind.wqe));
-    let unknown = kinds.fold(!is_local, |none, kind| none & wqe_opcode.ne(kind.wqe.code()));
+    let unknown = kinds.fold(!local, |none, kind| none & wqe_opcode.ne(kind.wqe.code()));
     let unknown = taken("unknown", unknown);
     let carries = inline | wqe(send_wqe::NUM_SGE).any();
     let too_large = taken("too_large", wqes.too_large);
@@ -505,31 +507,32 @@ pub fn segment(
         let codes = codes.iter().filter(|o| cfg.does(**o));
         !wqes.start & codes.fold(lit(1, 0), |any, o| any | wqe_opcode.eq(o.code()))
     };
-    let is_read = is(&[SendOpcode::Read]);
-    let is_compare = is(&[SendOpcode::CmpSwap]);
-    let is_atomic = is(&[SendOpcode::CmpSwap, SendOpcode::FetchAdd]);
-    let answered = is_read | is_atomic;
-    let is_send = is(&[SendOpcode::Send, SendOpcode::SendImm]);
+    let is_read = taken("is_read", is(&[SendOpcode::Read]));
+    let is_compare = taken("is_compare", is(&[SendOpcode::CmpSwap]));
+    let is_atomic = taken("is_atomic", is(&[SendOpcode::CmpSwap, SendOpcode::FetchAdd]));
+    let wants_answer = is(&[SendOpcode::Read, SendOpcode::CmpSwap, SendOpcode::FetchAdd]);
+    let answered = taken("answered", wants_answer);
+    let is_send = taken("is_send", is(&[SendOpcode::Send, SendOpcode::SendImm]));
     let takers = [SendOpcode::Send, SendOpcode::SendImm, SendOpcode::SendInv, SendOpcode::WriteImm];
     let takes = taken("takes", is(&takers));
     let takes_receive = takes & is_rc;
-    let unserved = (!is_rc & (answered | is(&[SendOpcode::SendInv])))
-        | (is_ud & !is_send)
-        | (is_raw & !is(&[SendOpcode::Send]));
+    let invalidates = taken("invalidates", is(&[SendOpcode::SendInv]));
+    let is_plain = taken("is_plain", is(&[SendOpcode::Send]));
+    let unserved = (!is_rc & (answered | invalidates)) | (is_ud & !is_send) | (is_raw & !is_plain);
     const _: () = assert!(MAX_RAW_FRAME == PathMtu::B4096.bytes() as u32);
     let long = taken("long", length.gt(MAX_RAW_FRAME));
     let no_frame = taken("no_frame", length.lt(eth::BYTES));
     // An invalidation, a bind of nothing, or one of a window that may be bound.
     let is_bind = wqe_opcode.eq(SendOpcode::BindMw.code());
     let type_1 = of_bind(bind::TYPE_1);
-    let withdraws = taken("withdraws", is_local & (!is_bind | type_1 | of_bind(bind::LENGTH).eq(0)));
-    let misfits = taken("misfits", (answered & inline) | (is_local & carries));
+    let withdraws = taken("withdraws", local & (!is_bind | type_1 | of_bind(bind::LENGTH).eq(0)));
+    let misfits = taken("misfits", (wants_answer & inline) | (local & carries));
     let whole_word = taken("whole_word", wqes.total.eq(8) & wqe(send_wqe::REMOTE_VA).trunc(3).eq(0));
     let (status, cause) = (m.wire("status", 8), m.wire("cause", 8));
     m.set(&status, WcStatus::Success.code());
     m.set(&cause, LocalCause::None.code());
-    m.when(wqes.start, |_| ())
-        .otherwise_when(wqes.error, |m| {
+    m.when(starts, |_| ())
+        .otherwise_when(unread, |m| {
             m.set(&status, WcStatus::LocQpOpErr.code());
             m.set(&cause, LocalCause::Dma.code());
         })
@@ -557,10 +560,16 @@ pub fn segment(
             m.set(&status, WcStatus::LocQpOpErr.code());
             m.set(&cause, LocalCause::ReadDepth.code());
         });
+    // Whether there is any of these, for what is decided in the same cycle.
+    let own_fault = unread | unknown | misfits | too_large | too_long | (is_atomic & !whole_word);
+    let of_its_size = ((is_ud | is_raw) & long) | (is_raw & no_frame);
+    let no_depth = answered & copy.depth.eq(0);
+    let faulty = !starts & (own_fault | unserved | of_its_size | no_depth);
     // The PSNs of a READ's answer, less one, and of the part that has come: so many path MTUs.
     let last_byte = m.reg("last_byte", 32).no_reset();
     m.when(begins, |m| m.set(&last_byte, length - 1));
-    let behind_first = (is_read & length.any()).then(whole_mtus(m, last_byte, copy.mtu), lit(24, 0));
+    let is_long_read = taken("reads_something", is(&[SendOpcode::Read]) & length.any());
+    let behind_first = is_long_read.then(whole_mtus(m, last_byte, copy.mtu), lit(24, 0));
 
     // Lookup: is this WQE the one that is due? Where the completer is further than the row, its oldest one is.
     let psn = m.reg("psn", 24).no_reset();
@@ -582,7 +591,8 @@ pub fn segment(
     let alone = judged("alone", !(large & !behind & unacknowledged.any()));
     let token = m.reg("token", 1).reset(0);
     let at_row = state.is(State::Row);
-    let stale = at_row & !wqes.start & (!due | row.held);
+    m.assert(!at_row | faulty.eq(status.ne(0)), "what is wrong with a WQE has a cause");
+    let stale = at_row & !starts & (!due | row.held);
     // It has been executed: the QP went back, and comes by again.
     let passed = judged("passed", (index - row.begun).bit(15));
     let passes_over = is_local & passed;
@@ -593,7 +603,7 @@ pub fn segment(
     let fenced = wqe(send_wqe::FENCE) & outstanding;
     // What waits for PSNs that READs have taken waits for these as well: asking again and again would be of no use.
     let no_room = full | !alone;
-    let limited = new & status.eq(0) & (deep | fenced | (no_room & outstanding));
+    let limited = new & !faulty & (deep | fenced | (no_room & outstanding));
     // A limited message: it has the place behind those that the peer has receives for. Its first packet asks when it is the oldest.
     let credit_bits = oldest.credits.width();
     let place_in_window = (index - oldest.index).trunc(credit_bits);
@@ -631,10 +641,10 @@ pub fn segment(
     let spent = used.ge(most);
     let looks_at = m.mux(idle, &chosen, &qp);
     let gives_way = m.delay("gives_way", &(others_wait & spent & looks_at.eq(sender)));
-    let another_turn = at_row & !stale & !wqes.start & qp.ne(sender);
+    let another_turn = at_row & !stale & !starts & qp.ne(sender);
     m.when(another_turn, |m| m.set(&sender, qp));
     let not_now = stops | gives_way;
-    let waits = at_row & !wqes.start & !stale & !passes_over & (full | (new & !alone) | limited | not_now);
+    let waits = at_row & !starts & !stale & !passes_over & (full | (new & !alone) | limited | not_now);
     let further = m.reg("further", 24).no_reset();
     let asks = m.reg("asks", 1).no_reset();
     let begun_psn = m.reg("begun_psn", 24).no_reset();
@@ -652,36 +662,40 @@ pub fn segment(
     let ran = m.reg("ran", 1).no_reset();
     let mtu = m.reg("mtu", 13).no_reset();
     let broken = m.reg("broken", 1).no_reset();
+    let (of_wqe, why) = (m.reg("of_wqe", 8).no_reset(), m.reg("why", 8).no_reset());
     let skips = m.reg("skips", 1).no_reset();
     let executes = m.reg("executes", 1).no_reset();
     let tell = m.reg_of("tell", &Resume::of(cfg));
     m.when(at_row, |m| {
-        m.set(&token, wqes.start);
+        m.set(&token, starts);
         let start_psn = m.mux(starting.recovers, &row.psn, &starting.psn);
-        m.set(&psn, m.mux(wqes.start, &start_psn, &first_psn));
+        m.set(&psn, m.mux(starts, &start_psn, &first_psn));
         m.set(&offset, first_offset);
         m.set(&further, behind_first);
         m.set(&asks, beyond & questions);
-        m.set(&begun_psn, first_psn - is_read.then(whole_mtus(m, first_offset, copy.mtu), lit(24, 0)));
+        let sent_before = is_read.then(whole_mtus(m, row.offset, copy.mtu), lit(24, 0));
+        m.set(&begun_psn, m.mux(behind, &oldest.first_psn, &(row.psn - sent_before)));
         m.set(&to_high, row.high - first_psn);
         m.set(&remaining, length - first_offset);
         m.set(&remote_va, wqe(send_wqe::REMOTE_VA) + first_offset.zext(64));
-        m.set(&short, first_offset.any() & length.le(first_offset) & !wqes.start);
-        m.set(&astray, is_ud & no_handle & !wqes.start);
+        m.set(&short, first_offset.any() & length.le(first_offset) & !starts);
+        m.set(&astray, is_ud & no_handle & !starts);
         m.set(&sge_va, wqe(send_wqe::SGE0_ADDR) + first_offset.zext(64));
         m.set(&sge_left, wqe(send_wqe::SGE0_LEN).zext(33) - first_offset.zext(33));
         m.set(&ran, 0);
         m.set(&mtu, mtu_bytes(copy.mtu));
-        m.set(&broken, status.ne(0) | wqes.start);
+        m.set(&broken, faulty | starts);
+        m.set(&of_wqe, status);
+        m.set(&why, cause);
         m.set(&skips, passes_over);
         m.set(&executes, is_local & !unserved);
         m.set(&run, 0);
         // Behind the packet that asks nothing is sent either, until it is answered.
         // One that is stopped before it has asked waits for that alone: nobody would name it.
-        let (limited, unheard) = ((limited | (beyond & questions & !not_now)) & !wqes.start, !answer_lacks);
-        let start = wqes.start & !starting.recovers;
+        let (limited, unheard) = ((limited | (beyond & questions & !not_now)) & !starts, !answer_lacks);
+        let start = starts & !starting.recovers;
         let known = m.mux(unheard, &oldest.told, &done_reads);
-        let (index, hold, stands) = (wqes.index, lit(1, 0), is_ud & still & !wqes.start);
+        let (index, hold, stands) = (wqes.index, lit(1, 0), is_ud & still & !starts);
         let again = Resume { qp, index, hold, start, limited, unheard, known, stands, priority };
         m.set_all(&tell, &again);
         m.set(&state, State::Send);
@@ -694,8 +708,8 @@ pub fn segment(
     let first = offset.eq(0);
     let last = (remaining.le(mtu.zext(32)) | broken | short | astray | answered | executes).named("last");
     let fails_short = short & !broken;
-    let status = m.mux(fails_short, &lit(8, WcStatus::LocLenErr.code()), &status);
-    let cause = m.mux(fails_short, &lit(8, LocalCause::WqeSize.code()), &cause);
+    let status = m.mux(fails_short, &lit(8, WcStatus::LocLenErr.code()), &of_wqe);
+    let cause = m.mux(fails_short, &lit(8, LocalCause::WqeSize.code()), &why);
     let fails_astray = astray & !broken;
     let status = m.mux(fails_astray, &lit(8, WcStatus::LocQpOpErr.code()), &status);
     let cause = m.mux(fails_astray, &lit(8, LocalCause::AddressHandle.code()), &cause);
@@ -801,7 +815,7 @@ pub fn segment(
     m.when(at_row, |m| m.set(&by_restart, 0)).otherwise_when(back, |m| m.set(&by_restart, 1));
     let resume = Stream::new(m, "resume", state.is(State::Tell), tell);
     let told = resume.fire() & !by_restart;
-    m.when(told | another_turn | (at_row & wqes.start) | !others_wait, |m| m.set(&used, 0));
+    m.when(told | another_turn | (at_row & starts) | !others_wait, |m| m.set(&used, 0));
     m.when(resume.fire(), |m| m.set(&state, State::Idle));
 
     let done = (sent & last & !token) | told | stale;
