@@ -220,6 +220,9 @@ pub fn gather(
         needs: candidates.packet.bytes,
         to_probe: candidates.packet.length,
     };
+    let end = m.reg("end_beat", 9 - cfg.lane_bits()).no_reset();
+    let last_byte = candidates.packet.bytes.trunc(9) + (INLINE_AT as u32 - 1);
+    m.when(comes, |m| m.set(&end, last_byte.slice(cfg.lane_bits(), end.width())));
     let (coming_pays, coming_probes) = (candidates.pays & !candidates.inline, candidates.packet.answered);
     let candidates = half(&m.label("candidates"), candidates);
     let packet = &candidates.packet;
@@ -261,13 +264,13 @@ pub fn gather(
     let first_beat = INLINE_AT as u32 / cfg.beat_bytes;
     let beat_bits = clog2(u64::from((INLINE_AT as u32 + MAX_INLINE).div_ceil(cfg.beat_bytes)));
     let beat = m.reg("beat", beat_bits).reset(first_beat);
-    let end = (packet.bytes.trunc(9) + (INLINE_AT as u32 - 1)).slice(cfg.lane_bits(), 9 - cfg.lane_bits());
     let last_beat = beat.zext(9).eq(end.zext(9));
     let in_unit = per_unit.trailing_zeros();
-    let unit_of_beat = match in_unit {
+    let unit_of = |beat: Sig| match in_unit {
         0 => beat,
         _ => beat.slice(in_unit, beat_bits - in_unit),
     };
+    let unit_of_beat = unit_of(beat);
 
     // The store: what comes next, an SGE or inline data.
     let first = cat(&[candidates.sge_va, candidates.sge_key, candidates.sge_left.trunc(32)]);
@@ -290,11 +293,10 @@ pub fn gather(
         let beats = bytes.chunks(8 * cfg.beat_bytes);
         (sge, m.select(beat.trunc(per_sge.trailing_zeros()), &beats))
     } else {
-        let unit_bits = clog2(u64::from(UNITS));
         let store = m.mem("store", BANKS * UNITS, &bits(512)).style(Style::Distributed).build();
         store.write(stored.enable, stored.index, &stored.entry);
-        let unit = m.mux(is_inline, &(unit_of_beat.trunc(unit_bits) - 1), &at.next.slice(2, 2));
-        let unit = store.read_now(cat(&[unit, candidates.bank]));
+        // Inline data go from unit to unit as the walk does.
+        let unit = store.read_now(cat(&[at.next.slice(2, 2), candidates.bank]));
         let in_wqe = cat(&[lit(384, 0), first]);
         let inline = m.mux(unit_of_beat.eq(0), &in_wqe, &unit);
         let data = match in_unit {
@@ -329,6 +331,10 @@ pub fn gather(
     let inline = Stream::new(m, "inline", enters, Inline { data, last: last_beat });
     m.drive(&inline_room, inline.ready);
     m.when(inline.fire(), |m| m.set(&beat, m.mux(last_beat, &lit(beat_bits, first_beat), &(beat + 1))));
+    if grain(cfg) == UNIT {
+        let next_unit = unit_of(beat + 1).trunc(2) - 1;
+        m.when(inline.fire(), |m| m.set(&at.next, cat(&[lit(2, 0), next_unit])));
+    }
     let inline = deep_fifo(&m.label("inline"), INLINE_BEATS, inline);
 
     // On to the next SGE: behind a piece that uses up this one, or where there is nothing in it.
