@@ -376,7 +376,7 @@ pub fn transport(
     let mut taker = || takers.next().expect("the completer, commit and payload");
     let completer_start = taker();
     let whose = |start: &SqStart| QpInit { qp: start.qp, psn: start.psn };
-    unbars.connect(breath(&m.label("unbars"), cfg.unhurried(), taker().map(whose)));
+    unbars.connect(half(&m.label("unbars"), taker().map(whose)));
     clears.connect(taker().map(whose));
 
     // Receive.
