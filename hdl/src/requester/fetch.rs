@@ -100,8 +100,11 @@ pub fn fetch(
     let done = m.reg("done", 7).reset(0);
     let part_bits = part_bits(grain);
     let part = m.reg("part", part_bits).reset(0);
-    let last_part = lit(part_bits + 1, UNIT / grain).shl_by(grants.stride) - 1;
-    let ends = part.eq(last_part.trunc(part_bits)) | grants.start;
+    // The last part of a WQE is the first whose bits, as many as its parts have, are ones.
+    let of_unit = (UNIT / grain).trailing_zeros();
+    let all_ones = |bits: u32| if bits == 0 { lit(1, 1) } else { part.trunc(bits).all() };
+    let last_parts: Vec<Sig> = (0..=MAX_STRIDE).map(|stride| all_ones(of_unit + stride)).collect();
+    let ends = m.select(grants.stride, &last_parts) | grants.start;
     let index = grants.index + done.zext(16);
     let start = grants.start;
     // Those that were pushed lie here by pieces, and need no data.
