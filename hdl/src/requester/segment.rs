@@ -9,7 +9,7 @@
 //!  start   --> row cleared; passed on among the packets
 //! ```
 //!
-//! A WQE costs 2 cycles to look up its QP, 4 where there is time, and one for each packet; the row is written with the WQE's last packet. The
+//! A WQE costs 2 cycles to look up its QP, 4 where there is time, and one for each packet, or one where it falls out; the row is written with the WQE's last packet. The
 //! index that a WQE carries is compared with the one that is due: WQEs fetched before a restart or a yield, those of a QP
 //! that must hold, and those behind a broken one, fall out here.
 //!
@@ -363,6 +363,8 @@ enum State {
     Place,
     /// The scheduler is told where to go on.
     Tell,
+    /// The WQE is not due, and falls out: that is known late in its lookup.
+    Fall,
 }
 
 /// The segmenter. `waiting`: who wants to send beside the QP that does; `starting`: the start that is on its way;
@@ -484,7 +486,7 @@ pub fn segment(
     let wqe = |f| field(&send_wqe::LAYOUT, &f, wqes.unit);
     let wqe_opcode = wqe(send_wqe::OPCODE);
     let inline = wqe(send_wqe::INLINE).named("is_inline");
-    let length = m.mux(inline, &wqe(send_wqe::INLINE_LEN).zext(32), &wqes.total.trunc(32));
+    let told_length = m.mux(inline, &wqe(send_wqe::INLINE_LEN).zext(32), &wqes.total.trunc(32));
     let of_bind = |f| field(&bind::LAYOUT, &f, wqes.unit);
     // It comes out of LUT RAM, or of block RAM: what is known of it is taken in the cycle before the lookup.
     let taken = |name: &str, value: Sig| {
@@ -520,8 +522,8 @@ pub fn segment(
     let is_plain = taken("is_plain", is(&[SendOpcode::Send]));
     let unserved = (!is_rc & (answered | invalidates)) | (is_ud & !is_send) | (is_raw & !is_plain);
     const _: () = assert!(MAX_RAW_FRAME == PathMtu::B4096.bytes() as u32);
-    let long = taken("long", length.gt(MAX_RAW_FRAME));
-    let no_frame = taken("no_frame", length.lt(eth::BYTES));
+    let long = taken("long", told_length.gt(MAX_RAW_FRAME));
+    let no_frame = taken("no_frame", told_length.lt(eth::BYTES));
     // An invalidation, a bind of nothing, or one of a window that may be bound.
     let is_bind = wqe_opcode.eq(SendOpcode::BindMw.code());
     let type_1 = of_bind(bind::TYPE_1);
@@ -566,10 +568,9 @@ pub fn segment(
     let no_depth = answered & copy.depth.eq(0);
     let faulty = !starts & (own_fault | unserved | of_its_size | no_depth);
     // The PSNs of a READ's answer, less one, and of the part that has come: so many path MTUs.
-    let last_byte = m.reg("last_byte", 32).no_reset();
-    m.when(begins, |m| m.set(&last_byte, length - 1));
-    let is_long_read = taken("reads_something", is(&[SendOpcode::Read]) & length.any());
-    let behind_first = is_long_read.then(whole_mtus(m, last_byte, copy.mtu), lit(24, 0));
+    let length = taken("length", told_length);
+    let reads_some = taken("reads_some", is(&[SendOpcode::Read]) & told_length.any());
+    let behind_first = reads_some.then(whole_mtus(m, length - 1, copy.mtu), lit(24, 0));
 
     // Lookup: is this WQE the one that is due? Where the completer is further than the row, its oldest one is.
     let psn = m.reg("psn", 24).no_reset();
@@ -638,11 +639,16 @@ pub fn segment(
     let used = m.reg("used", clog2(most.into()) + 1).no_reset();
     let sender = m.reg("sender", cfg.qp_bits()).no_reset();
     let others_wait = waiting.for_another(sender);
-    let spent = used.ge(most);
+    // Whose turn it is is known late: what it has used begins with nothing in the next cycle.
+    let turned = m.reg("turned", 1).reset(0);
+    let used_now = turned.then(lit(used.width(), 0), used);
+    let spent = used_now.ge(most);
     let looks_at = m.mux(idle, &chosen, &qp);
     let gives_way = m.delay("gives_way", &(others_wait & spent & looks_at.eq(sender)));
     let another_turn = at_row & !stale & !starts & qp.ne(sender);
     m.when(another_turn, |m| m.set(&sender, qp));
+    m.set(&turned, another_turn);
+    m.when(turned, |m| m.set(&used, 0));
     let not_now = stops | gives_way;
     let waits = at_row & !starts & !stale & !passes_over & (full | (new & !alone) | limited | not_now);
     let further = m.reg("further", 24).no_reset();
@@ -651,12 +657,15 @@ pub fn segment(
     let run = m.reg("run", WINDOW_BITS).no_reset();
     let to_high = m.reg("to_high", 24).no_reset();
     let remaining = m.reg("remaining", 32).no_reset();
-    let remote_va = m.reg("remote_va", 64).no_reset();
+    // Of the addresses, what the offset makes of the lower half; the upper one counts the carry when a packet is there.
+    let remote_low = m.reg("remote_low", 33).no_reset();
     // The WQE was longer when its packets before this were sent.
     let short = m.reg("short", 1).no_reset();
     // There is no such handle, or not for this QP.
     let astray = m.reg("astray", 1).no_reset();
-    let sge_va = m.reg("sge_va", 64).no_reset();
+    let sge_low = m.reg("sge_low", 33).no_reset();
+    let low_of = |va: Sig, offset: Sig| va.trunc(32).zext(33) + offset.zext(33);
+    let whole_of = |low: Sig, va: Sig| cat(&[low.trunc(32), va.slice(32, 32) + low.msb().zext(32)]);
     let sge_left = m.reg("sge_left", 33).no_reset();
     // A packet of it has been sent since it was taken up.
     let ran = m.reg("ran", 1).no_reset();
@@ -666,6 +675,7 @@ pub fn segment(
     let skips = m.reg("skips", 1).no_reset();
     let executes = m.reg("executes", 1).no_reset();
     let tell = m.reg_of("tell", &Resume::of(cfg));
+    let told_then = m.reg("told_then", oldest.told.width()).no_reset();
     m.when(at_row, |m| {
         m.set(&token, starts);
         let start_psn = m.mux(starting.recovers, &row.psn, &starting.psn);
@@ -677,10 +687,10 @@ pub fn segment(
         m.set(&begun_psn, m.mux(behind, &oldest.first_psn, &(row.psn - sent_before)));
         m.set(&to_high, row.high - first_psn);
         m.set(&remaining, length - first_offset);
-        m.set(&remote_va, wqe(send_wqe::REMOTE_VA) + first_offset.zext(64));
+        m.set(&remote_low, low_of(wqe(send_wqe::REMOTE_VA), first_offset));
         m.set(&short, first_offset.any() & length.le(first_offset) & !starts);
         m.set(&astray, is_ud & no_handle & !starts);
-        m.set(&sge_va, wqe(send_wqe::SGE0_ADDR) + first_offset.zext(64));
+        m.set(&sge_low, low_of(wqe(send_wqe::SGE0_ADDR), first_offset));
         m.set(&sge_left, wqe(send_wqe::SGE0_LEN).zext(33) - first_offset.zext(33));
         m.set(&ran, 0);
         m.set(&mtu, mtu_bytes(copy.mtu));
@@ -694,13 +704,15 @@ pub fn segment(
         // One that is stopped before it has asked waits for that alone: nobody would name it.
         let (limited, unheard) = ((limited | (beyond & questions & !not_now)) & !starts, !answer_lacks);
         let start = starts & !starting.recovers;
-        let known = m.mux(unheard, &oldest.told, &done_reads);
+        let known = done_reads;
+        m.set(&told_then, oldest.told);
         let (index, hold, stands) = (wqes.index, lit(1, 0), is_ud & still & !starts);
         let again = Resume { qp, index, hold, start, limited, unheard, known, stands, priority };
         m.set_all(&tell, &again);
         m.set(&state, State::Send);
         m.when(waits, |m| m.set(&state, State::Tell));
-        m.when(stale | (waits & stays), |m| m.set(&state, State::Idle));
+        m.when(waits & stays, |m| m.set(&state, State::Idle));
+        m.when(stale, |m| m.set(&state, State::Fall));
     });
 
     // A packet a cycle.
@@ -744,7 +756,7 @@ pub fn segment(
         wqe_opcode,
         solicited: event & last,
         imm: wqe(send_wqe::IMM),
-        remote_va,
+        remote_va: whole_of(remote_low, wqe(send_wqe::REMOTE_VA)),
         rkey,
         length: m.mux(is_read, &remaining, &length),
         bytes,
@@ -758,7 +770,7 @@ pub fn segment(
         packet,
         pays: !broken & !short & !astray & remaining.any(),
         begins: !ran,
-        sge_va,
+        sge_va: whole_of(sge_low, wqe(send_wqe::SGE0_ADDR)),
         sge_key: wqe(send_wqe::SGE0_LKEY),
         sge_left,
         inline,
@@ -780,14 +792,14 @@ pub fn segment(
     let operands = fifo(&m.label("operands"), ATOMICS, operands);
     let next_psn = last_psn + 1;
     let next_offset = offset + bytes.zext(32);
-    let quantum = others_wait & used.ge(most - 4096);
+    let quantum = others_wait & used_now.ge(most - 4096);
     let yields = !last & (quantum | restarts.valid | run.all() | stop | asks);
     m.when(sent, |m| {
         m.set(&psn, next_psn);
         m.set(&offset, next_offset);
         m.set(&remaining, remaining - bytes.zext(32));
         m.set(&ran, 1);
-        m.set(&used, m.mux(spent, &used, &(used + bytes.zext(used.width()))));
+        m.set(&used, m.mux(spent, &used_now, &(used_now + bytes.zext(used.width()))));
         m.set(&run, run + 1);
         m.when(!fresh, |m| m.set(&to_high, to_high - 1));
         m.when(yields | token, |m| m.set(&state, State::Tell))
@@ -813,12 +825,15 @@ pub fn segment(
     // A yield asks for the same WQE again.
     let by_restart = m.reg("by_restart", 1).reset(0);
     m.when(at_row, |m| m.set(&by_restart, 0)).otherwise_when(back, |m| m.set(&by_restart, 1));
-    let resume = Stream::new(m, "resume", state.is(State::Tell), tell);
+    let known = m.mux(tell.unheard, &told_then, &tell.known);
+    let resume = Stream::new(m, "resume", state.is(State::Tell), Resume { known, ..tell.clone() });
     let told = resume.fire() & !by_restart;
-    m.when(told | another_turn | (at_row & starts) | !others_wait, |m| m.set(&used, 0));
+    m.when(told | (at_row & starts) | !others_wait, |m| m.set(&used, 0));
     m.when(resume.fire(), |m| m.set(&state, State::Idle));
 
-    let done = (sent & last & !token) | told | stale;
+    let falls = state.is(State::Fall);
+    m.when(falls, |m| m.set(&state, State::Idle));
+    let done = (sent & last & !token) | told | falls;
     wqes.accept(done);
     m.drive(&row_write, place | (sent & (last | yields)));
     m.set(&next.index, m.mux(last, &(wqes.index + 1), &wqes.index));
@@ -853,7 +868,7 @@ pub fn segment(
     });
     m.discard(&starting.qp);
     m.discard(&starting.index);
-    let falls_out = stale | (told & !ran) | (sending & skips);
+    let falls_out = falls | (told & !ran) | (sending & skips);
     let forgotten = Released { valid: falls_out & wqes.banked, bank: wqes.bank };
     let leaves = sent & !broken & !short & !astray & !executes;
     let charge = m.delay("charge", &Sent { valid: leaves, qp, bytes });

@@ -450,7 +450,7 @@ impl Bench {
             } else if go.is_none() && resumed.is_none() {
                 // It fell out.
                 let (q, index) = (&self.qps[qp], index.expect("no start falls out"));
-                let oldest = self.past[self.past.len() - self.lookup()][qp];
+                let oldest = self.past[0][qp];
                 let what = format!("seed {}: WQE {index} of QP {qp}, {:?}", self.random.seed, q.at);
                 assert!(!q.due(index, oldest), "{what} was due: {oldest:?}, {}", q.held);
                 self.stale += 1;
