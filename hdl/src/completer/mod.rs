@@ -143,8 +143,7 @@ pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     let recalls = recall(m, cfg, broadcast, kept, wanted, data);
     let scattered = scatter(m, cfg, tracked.answered, recalls.recalled);
     wants.connect(scattered.wanted);
-    let entries = breath(&m.label("entries"), cfg.unhurried(), tracked.entries);
-    let settled = settle(m, cfg, entries, outcomes);
+    let settled = settle(m, cfg, tracked.entries, outcomes);
     // Two failures of one cycle are counted one after the other.
     let another = m.reg("another_error", 1).reset(0);
     let (here, there) = (tracked.counts.errors, settled.failed);

@@ -2,10 +2,12 @@
 //! The end of a send WQE: behind everything that its answer brought, and with what became of that.
 //!
 //! ```text
-//!  entries --> token: what an answer brings ----+--> completion --> CQ
-//!              end of a message --------------- | -> nothing, where none is wanted
-//!  outcomes (place) ----------------------------+--> fault: QP to error
-//!                                  failed, cause: a table with a place a QP
+//!  entries --> slice, row of its QP
+//!                |
+//!                +--> token: what an answer brings -+--> completion --> CQ
+//!                     end of a message ------------ | -> nothing, where none is wanted
+//!  outcomes (place) --------------------------------+--> fault: QP to error
+//!                                      failed, cause: tables with a place a QP
 //! ```
 //!
 //! `track` puts down here in one order what ends, and where data of READs and atomics stand in between; for each of these a
@@ -19,13 +21,13 @@
 //! the QP goes to the error state, and whatever `track` takes for done meanwhile is flushed, one completion each. The
 //! first of the QP that ends behind the token is the one that failed, for it is the oldest. Such a QP has not drained: a mark of that is dropped.
 //!
-//! An entry a cycle, two for the one that ends with a cause. A QP's failure is forgotten with the mark at the end of its life. Reset: the table
+//! An entry in two cycles, three for the one that ends with a cause: it passes a slice, after which its QP's row is on show. A QP's failure is forgotten with the mark at the end of its life. Reset: the table
 //! is cleared, one QP a cycle.
 
 use crate::config::RnicConfig;
 use crate::responder::Outcome;
-use crate::stream::{deep_fifo, fifo};
-use crate::types::{Completion, ReadsDone, READ_BITS};
+use crate::stream::{deep_fifo, fifo, half, row_of};
+use crate::types::{Completion, ReadsDone, TableWrite, READ_BITS};
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
 
@@ -101,14 +103,19 @@ pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Str
         m.when(sweep.eq(cfg.qps - 1), |m| m.set(&state, State::Ready));
     });
 
+    let (enters, coming) = (entries.fire(), entries.completion.qpn.trunc(qp_bits));
+    let entries = half(&m.label("entries"), entries);
     let entry = &entries.payload;
     let qp = entry.completion.qpn.trunc(qp_bits);
     // The mark of a life's end; that of a drain changes nothing, and is not for a QP that has failed.
     let drained = entry.completion.marker & entry.completion.solicited;
     let marker = entry.completion.marker & !entry.completion.solicited;
     let shape = Row { failed: bits(1), owes: bits(1), reads: bits(READ_BITS) };
-    let table = m.mem("rows", cfg.qps, &shape).style(Style::Distributed).build();
-    let before = table.read_now(qp);
+    let table = m.mem("rows", cfg.qps, &shape).style(Style::Block).build();
+    let row_write = TableWrite { enable: bits(1), index: bits(qp_bits), entry: shape.clone() };
+    let row_write = m.wire_of("row_write", &row_write);
+    table.write(row_write.enable, row_write.index, &row_write.entry);
+    let before = row_of(m, "row", (enters, coming, qp), &table, &row_write);
     let known = entries.valid & (!entry.token | outcomes.valid);
     let fails = entry.token & outcomes.status.ne(0) & !before.failed;
     let failed = (before.failed | fails) & !marker;
@@ -150,7 +157,7 @@ pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Str
     let changes = goes & (fails | marker | before.failed | entry.answered);
     let at = m.mux(sweeping, &sweep, &qp);
     let next = m.mux(sweeping, &shape.zeros(), &after);
-    table.write(changes | sweeping, at, &next);
+    m.set_all(&row_write, &TableWrite { enable: changes | sweeping, index: at, entry: next.clone() });
     // Whoever waits for READs hears of it when what they brought is in memory.
     let reads_done = ReadsDone { enable: changes | sweeping, index: at, entry: next.reads };
     let reads_done = m.delay("reads_done", &reads_done);
