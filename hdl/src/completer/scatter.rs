@@ -12,8 +12,9 @@
 //! pool; the others come from `recall`. It is as far behind its beginning as the packet is behind that of the message, and
 //! what is more than the SGE holds is taken off the next one.
 //!
-//! A packet costs 3 cycles where the first SGE holds it, 4 more for each further SGE that is on the card, 1 where there is nothing
-//! to place. Longest path: the comparison of what is left of the packet with what is left of the SGE. Reset: idle.
+//! A packet costs 2 cycles where the first SGE holds it, 4 more for each further SGE that is on the card, 1 where there is nothing
+//! to place. Longest path: the comparison of what is left of the packet with what is left of the SGE.
+//! Whether the length is right is found in the first cycle of the walk. Reset: idle.
 
 use crate::completer::recall::{Recalled, Wanted};
 use crate::config::RnicConfig;
@@ -105,8 +106,6 @@ pub struct Scattered {
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
 enum State {
     Idle,
-    /// What should have come is known.
-    Judge,
     Walk,
     /// The next SGE is asked for.
     Ask,
@@ -135,6 +134,9 @@ pub fn scatter(
     // With a sign: below zero is what must be passed over behind the SGE.
     let left = m.reg("left", 33).no_reset();
     let next = m.reg("next", clog2(u64::from(MAX_SGES))).no_reset();
+    // The walk has just begun: the packet's length is judged.
+    let judges = m.reg("judges", 1).reset(0);
+    let mtu_long = m.reg("mtu_long", 1).no_reset();
     let begins = idle & answered.valid & good;
     m.when(begins, |m| {
         m.set(&rest_of_message, answered.length - offset);
@@ -143,17 +145,16 @@ pub fn scatter(
         m.set(&key, answered.sge.key);
         m.set(&left, answered.sge.length.zext(33) - offset.zext(33));
         m.set(&next, answered.sge.number);
-        m.set(&state, State::Judge);
+        m.set(&judges, 1);
+        m.set(&mtu_long, answered.bytes.eq(mtu_bytes(answered.mtu).zext(13)));
+        m.set(&state, State::Walk);
     });
-    let at_judge = state.is(State::Judge);
-    let mtu = mtu_bytes(answered.mtu);
-    let right = answered.bytes.zext(32).eq(m.mux(answered.last, &rest_of_message, &mtu.zext(32)));
+    let right = m.mux(answered.last, &rest.zext(32).eq(rest_of_message), &mtu_long);
     let right = (right | answered.atomic).named("right");
-    let places = at_judge & right & rest.any();
-    m.when(places, |m| m.set(&state, State::Walk));
+    let refused = state.is(State::Walk) & judges & !(right & rest.any());
 
     // An SGE.
-    let at_walk = state.is(State::Walk);
+    let at_walk = state.is(State::Walk) & !refused;
     let below = left.bit(32);
     let here = at_walk & !below & left.any();
     let enough = left.trunc(32).ge(rest.zext(32)).named("enough");
@@ -167,7 +168,7 @@ pub fn scatter(
 
     let class = m.wire("class", 4);
     m.set(&class, Class::Answer.code());
-    m.when(is(AnswerClass::Bad) | (at_judge & !right), |m| m.set(&class, Class::BadAnswer.code()))
+    m.when(is(AnswerClass::Bad) | (refused & !right), |m| m.set(&class, Class::BadAnswer.code()))
         .otherwise_when(is(AnswerClass::Stray), |m| m.set(&class, Class::Stray.code()));
     let kind = m.mux(answered.atomic, &lit(2, Kind::Atomic.code()), &lit(2, Kind::Read.code()));
     let facts = Facts {
@@ -191,12 +192,13 @@ pub fn scatter(
         last: !at_walk | ends | short,
         walk,
     };
-    let bare = (idle & answered.valid & !good) | (at_judge & !places);
+    let bare = (idle & answered.valid & !good) | refused;
     let runs = Stream::new(m, "run", bare | here | gives_up, run);
     let goes = runs.fire();
     let done = goes & (bare | ends | short);
     answered.accept(done);
     m.when(done, |m| {
+        m.set(&judges, 0);
         m.set(&state, State::Idle);
         m.set(&short, 0);
     });
@@ -205,6 +207,7 @@ pub fn scatter(
     let over = m.mux(here, &lit(33, 0), &left);
     let on = at_walk & !short & m.mux(here, &(goes & !enough), &lit(1, 1));
     m.when(on, |m| {
+        m.set(&judges, 0);
         m.set(&rest, m.mux(here, &(rest - left.trunc(13)), &rest));
         m.set(&left, over);
         m.set(&state, State::Ask);
