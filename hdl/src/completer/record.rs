@@ -30,7 +30,7 @@
 use crate::config::RnicConfig;
 use crate::context::resets;
 use crate::requester::{is_local, messages, FirstSge, Flush, Sent};
-use crate::stream::{arbiter, deep_fifo, fork, gather, row_of, Flagged, Forget};
+use crate::stream::{arbiter, deep_fifo, fork, gather, half, row_of, Flagged, Forget};
 use crate::types::{QpBroadcast, SqStart, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
@@ -191,8 +191,12 @@ pub fn record(
     let free = m.mux(all_used, &back.payload, &fresh.trunc(place_bits));
 
     let state_write = &broadcast.state;
-    let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Block).build();
-    states.write(state_write.enable, state_write.index, &state_write.entry);
+    // In which states what was sent counts is known before it is written.
+    let lives = [QpState::Rts, QpState::Sqd, QpState::Err].map(|s| state_write.entry.eq(s.code()));
+    let lives = lives[0] | lives[1] | lives[2];
+    let life = TableWrite { enable: state_write.enable, index: state_write.index, entry: lives };
+    let living = m.mem("living", cfg.qps, &bits(1)).style(Style::Block).build();
+    living.write(life.enable, life.index, &life.entry);
 
     let resets = resets(m, cfg, &broadcast);
 
@@ -213,12 +217,21 @@ pub fn record(
     let psn = m.reg("psn", 24).no_reset();
     let event = m.reg_of("event", &sent.payload);
     m.discard(&event);
+    // What was sent for the first time, ends a message, has no packet; or it could not be sent.
+    let fact = |name: &str| m.reg(name, 1).no_reset();
+    let (is_new, is_end, is_silent, is_failure) =
+        (fact("is_new"), fact("is_end"), fact("is_silent"), fact("is_failure"));
     let chosen = m.mux(is_init, &init.qp, &sent.qp);
     m.when(is_init | is_sent, |m| {
         m.set(&qp, chosen);
         m.set(&by_sent, is_sent);
         m.set(&psn, m.mux(is_init, &init.psn, &sent.psn));
         m.set_all(&event, &sent.payload);
+        let failure = sent.status.ne(0);
+        m.set(&is_failure, is_sent & failure);
+        m.set(&is_new, is_sent & sent.fresh & !failure);
+        m.set(&is_end, is_sent & sent.fresh & sent.last & !failure);
+        m.set(&is_silent, is_local(cfg, sent.wqe_opcode));
         m.set(&state, State::Write);
     });
     let rows = m.mem("rows", cfg.qps, &Front::of(cfg)).style(Style::Block).build();
@@ -232,15 +245,12 @@ pub fn record(
     let next_psn = psns.read(m, lit(1, 1), query, Collision::Old);
 
     // What becomes of the list.
-    let qp_state = row_of(m, "state", (is_init | is_sent, chosen, qp), &states, state_write);
-    let lives = [QpState::Rts, QpState::Sqd, QpState::Err].map(|s| qp_state.eq(s.code()));
-    let lives = lives[0] | lives[1] | lives[2];
-    let is_failure = event.status.ne(0);
-    let new = by_sent & lives & event.fresh & !is_failure;
-    let ends = new & event.last;
+    let lives = row_of(m, "lives", (is_init | is_sent, chosen, qp), &living, &life);
+    let new = lives & is_new;
+    let ends = lives & is_end;
     // The older failure of two comes first.
     let older = (event.index - row.failed_index).bit(15);
-    let fails = by_sent & lives & is_failure & (!row.failed | older);
+    let fails = lives & is_failure & (!row.failed | older);
     let pushes = writing & ends;
     m.assert(!pushes | !all_used | back.valid, "a message is sent only where its place is known to be free");
     back.accept(pushes & all_used);
@@ -283,12 +293,13 @@ pub fn record(
     let alones = m.mem("alone", cfg.qps, &bits(1)).style(Style::Block).build();
     alones.write(given.enable, given.index, &alone);
     let is_alone = alones.read(m, is_sent, sent.qp, Collision::Old);
-    let flags = cat(&[pushes & is_alone, (pushes & is_local(cfg, event.wqe_opcode)) | (writing & fails)]);
+    let flags = cat(&[pushes & is_alone, (pushes & is_silent) | (writing & fails)]);
     let unasked = Stream::new(m, "unasked", flags.any(), Flagged { row: qp, flags });
     m.assert(
         !unasked.valid | unasked.ready,
         "each QP has a place, and all are cleared while the tails are set",
     );
+    let unasked = half(&m.label("unasked"), unasked);
     let unasked = gather(&m.label("unasked"), cfg.qps, unasked, Forget::nothing(cfg.qps));
     let mut ways = fork(m, 2, unasked).into_iter();
     let mut way = |flag: u32| {
@@ -298,7 +309,7 @@ pub fn record(
     };
     let (own, silent) = (way(0), way(1));
     let failed = arbiter(m, &|_: &Sig| lit(1, 1), vec![silent, over]);
-    let credit = writing & by_sent & !lives & event.fresh & event.last & !is_failure;
+    let credit = writing & !lives & is_end;
     Recorded {
         pool: TableWrite { enable: pushes, index: row.tail, entry: message },
         links: TableWrite { enable: pushes, index: row.tail, entry: free },
