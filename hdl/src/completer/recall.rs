@@ -219,9 +219,8 @@ pub fn recall(
     queues.write(given.enable, given.index, &queue);
     let queue = queues.read(m, begins, wanted.qp, Collision::New);
     let at_place = state.is(State::Place);
-    let first = queue.piece(m, sought.index, lit(7, 1));
-    m.discard(&first.most);
-    let address = m.delay("address", &cfg.bus(first.address));
+    let way = m.delay("way", &queue.bytes_to(&queue.bounds(), sought.index));
+    let address = m.delay("address", &cfg.bus(queue.base + way));
     // Units of the WQE: 1, 2, 4 or 8. The first has no further SGE.
     let place = unit.zext(3) + 1;
     let beyond = place.zext(4).ge(lit(4, 1).shl_by(queue.stride));

@@ -85,10 +85,15 @@ impl Ring {
     /// [`piece`](Self::piece), of which the bounds were worked out before.
     pub fn piece_within(&self, m: &Scope, bounds: &Bounds, index: Sig, most: Sig) -> Piece {
         let behind_first = !index.trunc(6) & bounds.page & bounds.queue.trunc(6);
-        let units = (index & bounds.queue).zext(19).shl_by(self.stride);
         Piece {
             most: m.mux(behind_first.zext(7).lt(most), &(behind_first.zext(7) + 1), &most),
-            address: self.base + cat(&[lit(6, 0), units]).zext(64),
+            address: self.base + self.bytes_to(bounds, index),
         }
+    }
+
+    /// How far the WQE at an index is behind the base.
+    pub fn bytes_to(&self, bounds: &Bounds, index: Sig) -> Sig {
+        let units = (index & bounds.queue).zext(19).shl_by(self.stride);
+        cat(&[lit(6, 0), units]).zext(64)
     }
 }
