@@ -20,8 +20,8 @@
 //! most four times that); code 0 never. A pause lasts at least its code's time (IBTA volume 1, table 45).
 //!
 //! One event a cycle, in the order of the picture, chosen in one cycle and done in the next; a sweep looks at one QP a cycle
-//! and compares in the next, and what it suspects counts unless something happens to the QP until it is taken up. The longest
-//! path is the shift by the code and the comparison with the time that has passed, in a cycle of their own. Reset: no timer runs, once `qps` cycles have passed; until then
+//! and compares in the next; what is due is suspected in the one after, and counts unless something happens to the QP until it is taken up.
+//! The longest path is the shift by the code and the comparison with the time that has passed, in a cycle of their own. Reset: no timer runs, once `qps` cycles have passed; until then
 //! nothing is taken.
 
 use crate::config::RnicConfig;
@@ -228,13 +228,26 @@ pub fn timer(
     let over = looked.eq(PAUSES) & !passed.bit(31);
     // A QP that waits for nothing is stopped when its time is over, so that stamps never grow old.
     let stale = looked.eq(IDLE) & passed.gt(1u32 << 30);
-    let finds = looking & (late | over | stale) & !holds & !is_check & !(writes & qp.eq(looked_qp));
+    // Where one is suspected already, what is due waits for its turn.
+    let due = m.reg("due", 1).reset(0);
+    let due_qp = m.reg("due_qp", qp_bits).no_reset();
+    let due_kind = m.reg("due_kind", 2).no_reset();
+    let was_touched = writes & qp.eq(due_qp);
+    let busy = holds | is_check;
+    let waits = due & busy & !was_touched;
+    m.assert(!(waits & looking), "the sweep stands while something is due");
+    m.set(&due, waits | (looking & (late | over | stale) & !(writes & qp.eq(looked_qp))));
+    m.when(!waits, |m| {
+        m.set(&due_qp, looked_qp);
+        m.set(&due_kind, looked);
+    });
+    let finds = due & !busy & !was_touched;
     // It stands still meanwhile, so that one that expires does not cost the next a sweep.
-    m.drive(&stands, finds | holds | is_check);
+    m.drive(&stands, due | busy);
     m.when(finds, |m| {
         m.set(&holds, 1);
-        m.set(&suspect_qp, looked_qp);
-        m.set(&suspect_kind, looked);
+        m.set(&suspect_qp, due_qp);
+        m.set(&suspect_kind, due_kind);
     });
     m.when(is_check | (writes & qp.eq(suspect_qp)), |m| m.set(&holds, 0));
     suspect.connect(Stream::new(m, "suspects", holds, suspect_qp));
