@@ -12,9 +12,10 @@
 //!                              +- line -+ QPs that are being flushed
 //! ```
 //!
-//! An acknowledgement costs 3 cycles, whether it completes a message or a part of one, and one more for each further
-//! message that it completes along; a ghost costs 3, a NAK that makes the QP send again 4. Where beats are narrow, each look at
-//! a message costs two more, and each completion of a flush one, for what they depend on is compared in cycles of its own.
+//! An acknowledgement whose message is the oldest costs 3 cycles: what it says of the message is compared in one cycle and done in the
+//! next, in which the next answer is taken already. Each further message that it completes along costs 2 more; one of a part of a message and a
+//! ghost cost 4, a NAK that makes the QP send again 5. Where beats are narrow no answer is taken in such a cycle, each look at a
+//! message costs a cycle more, and each completion of a flush one, for what they depend on is compared in cycles of its own.
 //!
 //! An acknowledgement of PSN p acknowledges everything up to p; a NAK of p everything before p. One whose PSN is not
 //! between the oldest unacknowledged and the newest sent is a ghost and is dropped (IBTA volume 1, 9.7.5.1.1), and so is one
@@ -174,9 +175,9 @@ enum State {
     Row,
     /// A QP is to be flushed, or is taken out of the line of those.
     Enlist,
-    /// In a card that is not in a hurry: the message that was read is compared.
+    /// The message that was read is compared.
     Look,
-    /// And what follows from that is put together.
+    /// In a card that is not in a hurry: what follows from that is put together.
     Judge,
     Pop,
     Retry,
@@ -292,6 +293,8 @@ pub fn track(
     // One event at a time: resets and starts first, which `record` never offers together, then answers and the others in
     // turn.
     let idle = state.is(State::Idle);
+    // Where time is short, an answer is taken in the cycle in which the one before it ends, as most do.
+    let follows = m.wire("follows", 1);
     let known = answers.dest_qpn.lt(cfg.qps);
     let is = |of: fn(Opcode) -> bool| opcode_is(answers.opcode, |o| cfg.speaks(o) && of(o));
     let is_response = is(|o| o.operation() == Operation::ReadResponse);
@@ -304,16 +307,17 @@ pub fn track(
     let others_turn = m.reg("others_turn", 1).reset(0);
     let expires = expired.valid & restart_room;
     let others = failed.valid | flush.valid | expires | work.valid;
-    let free_to = idle & !reset.valid & !init.valid & kick_room & eased_room;
-    let answers_wait = answers.valid & !late & answer_room;
+    let free_to = (idle | follows) & !reset.valid & !init.valid & kick_room & eased_room;
+    // One for nobody has its end in this cycle, and there is place for one of these.
+    let answers_wait = answers.valid & !late & answer_room & (known | !follows);
     let is_reset = idle & reset.valid;
     let is_init = idle & init.valid;
     // Answers and what stands for one, in turn.
     let own_turn = m.reg("own_turn", 1).reset(0);
     let turn = free_to & !(others_turn & others);
-    let is_own = turn & own.valid & (own_turn | !answers_wait);
+    let is_own = turn & !follows & own.valid & (own_turn | !answers_wait);
     let is_answer = turn & answers_wait & !(own_turn & own.valid);
-    let takes = free_to & (others_turn | !(answers_wait | own.valid));
+    let takes = free_to & !follows & (others_turn | !(answers_wait | own.valid));
     let is_failed = takes & failed.valid;
     let is_flush = takes & flush.valid & !failed.valid;
     let is_expired = takes & expires & !failed.valid & !flush.valid;
@@ -402,7 +406,6 @@ pub fn track(
         m.set(&bytes, answers.payload_bytes);
         m.set(&value, answers.va);
         m.set(&until, m.mux(is_init, &init.index, &flush.producer));
-        m.set(&state, State::Row);
     });
 
     // The tables.
@@ -430,7 +433,7 @@ pub fn track(
     let row_write = m.wire("row_write", 1);
     let next = m.wire_of("next", &row_shape);
     rows.write(row_write, qp, &next);
-    let stored = rows.read(m, starts, chosen, Collision::Never);
+    let stored = rows.read(m, starts, chosen, Collision::Any);
     let given = &broadcast.attributes;
     let copy_of = |a: &crate::types::QpAttributes| Copy {
         cq: a.send_cq,
@@ -467,6 +470,10 @@ pub fn track(
     // In the row's cycle it comes from the table; all work is done on the copy here.
     let at_row = state.is(State::Row);
     let row = m.reg_of("row", &row_shape);
+    // What is written while the QP's next answer is taken is here.
+    let same = m.reg("same", 1).no_reset();
+    m.when(starts, |m| m.set(&same, follows & chosen.eq(qp)));
+    let stored = m.mux(cfg.only(!cfg.unhurried(), same), &row, &stored);
     let nothing = stored.head.eq(front.tail);
     let none = m.reg("none", 1).no_reset();
 
@@ -485,8 +492,9 @@ pub fn track(
     let next_look = (pops | frees) & !was_last;
     let look_at = m.mux(at_row, &stored.head, &following);
     let oldest = pool.read(m, first_look | next_look, look_at, Collision::Never);
-    // What it is compared with stays while it does.
+    // What it is compared with stays while it does. What is done with it begins at registers.
     let looked = |name: &str, s: Sig| cfg.fact(m, name, s);
+    let judged = |name: &str, s: Sig| m.delay(name, &s);
     m.drive(&following, links.read(m, first_look | next_look, look_at, Collision::Never));
 
     // Where nobody else acknowledges, all that was sent is.
@@ -539,8 +547,11 @@ pub fn track(
     let upto = m.delay("upto", &m.mux(by_own, &newest, &upto));
     let resume = m.mux(is_ack, &(psn + 1), &psn);
     let resume = m.delay("resume", &m.mux(by_own, &front.next_psn, &resume));
-    let advances = m.delay("advances", &(is_ack | psn.ne(stored.oldest_psn)));
-    let outstanding = m.delay("outstanding", &stored.oldest_psn.ne(front.next_psn));
+    let (advances, outstanding) = (m.reg("advances", 1).no_reset(), m.reg("outstanding", 1).no_reset());
+    m.when(at_row, |m| {
+        m.set(&advances, is_ack | psn.ne(stored.oldest_psn));
+        m.set(&outstanding, stored.oldest_psn.ne(front.next_psn));
+    });
     let at_pop = state.is(State::Pop);
     // How far the failed WQE is.
     let to_failed = m.reg("to_failed", 16).no_reset();
@@ -564,7 +575,7 @@ pub fn track(
     // Nothing behind what is not over has been sent, so that no answer is for it; there is another look.
     let held = looked("held", oldest.withdraws & open);
     let acked = !ignored & !none & !local & !held & ((by_answer & reached) | is_silent);
-    let acked = at_pop & looked("acks", acked);
+    let acked = at_pop & judged("acks", acked);
     let entry_room = m.wire("entry_room", 1);
     m.set(&pops, acked & entry_room);
     let answers_it = pops & answered;
@@ -578,7 +589,8 @@ pub fn track(
     m.when(answers_it, |m| m.set(&placed, 1));
     // Mostly the answer is for the oldest message, and nothing is left to be looked at.
     let ends_all = by_answer & is_ack & is_last & !front.failed & !is_silent & !row.silent;
-    let exact = pops & looked("ends_all", ends_all);
+    let exact = pops & judged("ends_all", ends_all);
+    m.drive(&follows, cfg.only(!cfg.unhurried(), exact));
     let settled = at_pop & !acked & (entry_room | !by_reply);
     let counts = settled & !ignored;
     let local_fails = counts & local;
@@ -586,13 +598,13 @@ pub fn track(
     let not_before = looked("not_before", !(psn - row.oldest_psn).bit(23));
     let beyond = m.mux(is_ack & !by_reply, &not_before, &!in_turn);
     let speaks = counts & !local & by_answer & !placed;
-    let implied = speaks & looked("is_passed_by", !none & answered & beyond);
-    let good = speaks & looked("is_good", !none & matches);
+    let implied = speaks & judged("is_passed_by", !none & answered & beyond);
+    let good = speaks & judged("is_good", !none & matches);
     let bad = speaks & by_reply & !implied & !good;
     let advances = m.mux(implied, &popped, &advances);
     // The failed WQE was acknowledged after all, but the QP is barred.
-    let overtaken = counts & looked("is_overtaken", front.failed & to_failed.bit(15));
-    let remote_fails = speaks & looked("is_failure", !by_reply & kind.eq(3) & code.ne(0)) & !implied;
+    let overtaken = counts & judged("is_overtaken", front.failed & to_failed.bit(15));
+    let remote_fails = speaks & judged("is_failure", !by_reply & kind.eq(3) & code.ne(0)) & !implied;
     // Going back: the row has what the answer acknowledged by then.
     let is_nak = speaks & !is_ack & !remote_fails & !implied;
     let naks = is_nak | implied;
@@ -853,17 +865,19 @@ pub fn track(
 
     // From one state to the next.
     m.when(sweeping & qp.eq(cfg.qps - 1), |m| m.set(&state, State::Idle));
-    let look = if cfg.unhurried() { State::Look } else { State::Pop };
     m.when(at_row, |m| {
-        m.set(&state, look);
+        m.set(&state, State::Look);
         m.when(by_flush | by_drain | by_recover | by_work, |m| m.set(&state, State::Enlist));
         // One that was waited for is not flushed before it is told up to where.
         let works = by_work & in_error & !stored.draining;
         m.when(by_init | by_reset | works, |m| m.set(&state, State::Free));
     });
-    m.when(state.is(State::Look), |m| m.set(&state, State::Judge));
+    // What the answer before this one has put there may have taken the last place.
+    let has_room = kick_room & eased_room & (answer_room | !by_reply);
+    let judge = if cfg.unhurried() { State::Judge } else { State::Pop };
+    m.when(state.is(State::Look) & (has_room | cfg.unhurried()), |m| m.set(&state, judge));
     m.when(state.is(State::Judge), |m| m.set(&state, State::Pop));
-    m.when(pops, |m| m.set(&state, look));
+    m.when(pops, |m| m.set(&state, State::Look));
     m.when(enlists, |m| m.set(&state, State::Idle));
     m.when(ends_answer, |m| m.set(&state, State::Idle));
     m.when(local_fails | remote_fails, |m| {
@@ -885,6 +899,7 @@ pub fn track(
         m.when(by_init | resets, |m| m.set(&state, State::Idle))
             .otherwise_when(by_reset, |m| m.set(&state, State::Free));
     });
+    m.when(starts, |m| m.set(&state, State::Row));
 
     // A start is told at once, before what the QP left behind has been given back. So is each WQE that ends, before the host sees
     // its completion and uses its place again: a doorbell for it is no overrun.
