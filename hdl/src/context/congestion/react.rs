@@ -23,18 +23,18 @@
 //!
 //! Requests and READ responses of a QP are one flow. A packet costs its payload and [`HEADERS`].
 //!
-//! Rates are in 1/16 Mb/s, so that rate times microseconds is bytes times 128: a grant is a sum. A visit takes 5 cycles, 2 more for each
-//! rise, a CNP 6. Each flow is visited in each period: there are as many flows as 7 cycles a flow allow ([`flows`]), so that CNPs
+//! Rates are in 1/16 Mb/s, so that rate times microseconds is bytes times 128: a grant is a sum. A visit takes 5 cycles, 6 with a rise and 8
+//! with two, a CNP 6. Each flow is visited in each period: there are as many flows as 7 cycles a flow allow ([`flows`]), so that CNPs
 //! have their time too; where visits are late, they make up.
 //!
-//! `sent` is a pulse; `cnps` and `resets` wait for some cycles, never for others. `gate` is a broadcast as those of the QP context. Behind a gate that opens comes a `wake`, always. A QP that goes to RESET ends its flow. Reset ends
+//! `sent` is a pulse; `cnps` and `resets` wait for some cycles, never for others, and a row for its `wake` to be taken before. `gate` is a broadcast as those of the QP context. Behind a gate that opens comes a `wake`, always. A QP that goes to RESET ends its flow. Reset ends
 //! all: it takes as many cycles as there are QPs, in which every copy of the gate is told so.
 //!
 //! Bad input: a line rate below the least rate, or steps of zero, make no sense and no harm: a flow then ends at once.
 
 use super::{CongestionControl, Gate};
 use crate::config::RnicConfig;
-use crate::stream::{gather, Flagged, Forget};
+use crate::stream::{fifo, gather, half, Flagged, Forget};
 use crate::types::TableWrite;
 use ferrowire_rtl::{
     bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream, Style,
@@ -123,17 +123,21 @@ enum State {
     Idle,
     /// The flow of a QP is found.
     Find,
-    /// Its row is read.
-    Read,
-    /// What was sent is charged.
+    /// Its row is here, and what was sent is charged.
     Charge,
     /// Bytes are granted, and time goes on.
     Grant,
+    /// It has no more than it may save, and what is due is known.
+    Limit,
+    /// What it may send is compared with what it has sent.
+    Weigh,
     /// The target rises.
     Raise,
     /// The rate follows.
     Follow,
-    /// A CNP cuts the rate.
+    /// What a CNP takes off.
+    Multiply,
+    /// And cuts the rate by.
     Cut,
     /// The row is written, and the gate.
     Write,
@@ -180,6 +184,13 @@ struct Held {
     flow: Sig,
 }
 
+/// Which QP a flow is.
+#[derive(Clone, Bundle)]
+struct Owner {
+    valid: Sig,
+    qp: Sig,
+}
+
 /// A rate in Mb/s, in units of 1/16.
 fn rate_of(mbps: Sig) -> Sig {
     cat([&lit(4, 0), &mbps]).zext(RATE)
@@ -205,18 +216,13 @@ pub fn react(
 
     // Who is a flow. After reset nobody is.
     let held_shape = Held { valid: bits(1), flow: bits(at_bits) };
-    let nobody = Held { valid: lit(1, 0), flow: lit(at_bits, 0) };
+    let owner_shape = Owner { valid: bits(1), qp: bits(qp_bits) };
     let held = m.mem("held", cfg.qps, &held_shape).build();
-    let owners = m.mem("owners", count, &bits(qp_bits)).style(Style::Distributed).build();
-    let used = m.reg("used", count).reset(0);
-    let shut = m.reg("shut", count).reset(0);
-    let stopped = m.reg("stopped", count).reset(0);
+    let owners = m.mem("owners", count, &owner_shape).style(Style::Distributed).build();
     let clearing = m.reg("clearing", 1).reset(1);
     let row = m.reg("row", qp_bits).reset(0);
     m.when(clearing, |m| m.set(&row, row + 1));
     m.when(row.all(), |m| m.set(&clearing, 0));
-    let bit_of = |flow: Sig| lit(count, 1).shl_by(flow);
-    let is_in = |set: Sig, flow: Sig| (set & bit_of(flow)).any();
 
     // What is done, and for whom.
     let qp = m.reg("qp", qp_bits).no_reset();
@@ -238,23 +244,27 @@ pub fn react(
     m.when(over & !starts & !late.all(), |m| m.set(&late, late + 1))
         .otherwise_when(starts & !over, |m| m.set(&late, late - 1));
 
-    // Who comes next: visits, then resets, then CNPs.
+    // Who comes next: visits, then resets, then CNPs. A visit begins in the cycle in which the one before it is written.
+    let write = m.wire("write", 1);
     let never = Forget::nothing(cfg.qps);
     let cnps = cnps.map(|qp| Flagged { row: *qp, flags: lit(1, 1) });
-    let cnps = gather(&m.label("cnps"), cfg.qps, cnps, never.clone()).map(|cnp| cnp.row);
+    let cnps = gather(&m.label("cnps"), cfg.qps, cnps, never).map(|cnp| cnp.row);
     let free = idle & !sweeps & !late.any();
     resets.accept(free);
     cnps.accept(free & !resets.valid);
+    m.when(write, |m| go(m, State::Idle));
     m.when(starts, |m| m.set(&sweeps, 1));
-    m.when(idle & sweeps, |m| {
+    let owner = owners.read_now(turn);
+    let visits = ((idle | write) & sweeps).named("visits");
+    m.when(visits, |m| {
         m.set(&turn, turn + 1);
         m.set(&at, turn);
-        m.set(&qp, owners.read_now(turn));
+        m.set(&qp, owner.qp);
         m.set(&of_cnp, 0);
         m.set(&of_reset, 0);
         m.set(&begins, 0);
         m.when(turn.all(), |m| m.set(&sweeps, 0));
-        m.when(is_in(used, turn), |m| go(m, State::Read));
+        m.when(owner.valid, |m| go(m, State::Charge));
     });
     m.when(resets.fire() | cnps.fire(), |m| {
         m.set(&qp, resets.valid.then(resets.payload, cnps.payload));
@@ -264,29 +274,22 @@ pub fn react(
     });
     let looked = resets.valid.then(resets.payload, cnps.payload);
 
-    // The row of a QP; a new one takes the lowest flow that is free.
-    let writes = m.wire("writes", 1);
+    // The row of a QP; a new one takes a flow that is free.
+    let changes_holder = m.wire("changes_holder", 1);
     let held_after = m.wire_of("held_after", &held_shape);
-    held.write(clearing | writes, clearing.then(row, qp), &m.mux(clearing, &nobody, &held_after));
+    let holder = m.mux(clearing, &held_shape.zeros(), &held_after);
+    held.write(clearing | changes_holder, clearing.then(row, qp), &holder);
     let known = held.read(m, resets.fire() | cnps.fire(), looked, Collision::New);
-    let first = !used & (used + 1);
-    let number: Vec<Sig> = (0..at_bits)
-        .map(|bit| {
-            let hits: Vec<Sig> = (0..count).filter(|i| i >> bit & 1 == 1).map(|i| first.bit(i)).collect();
-            if hits.is_empty() {
-                lit(1, 0)
-            } else {
-                cat(&hits).any()
-            }
-        })
-        .collect();
-    let (full, lowest) = (m.delay("full", &used.all()), m.delay("lowest", &cat(&number)));
+    let (unused, back) = m.later("unused", &bits(at_bits));
+    let unused = fifo(&m.label("unused"), count.max(2), unused);
     let find = state.is(State::Find);
-    let lacks = !known.valid & (of_reset | full | line.eq(0));
+    let lacks = !known.valid & (of_reset | !unused.valid | line.eq(0));
+    let found = known.valid.then(known.flow, unused.payload);
     m.when(find, |m| {
-        m.set(&at, known.valid.then(known.flow, lowest));
+        m.set(&at, found);
         m.set(&begins, !known.valid);
-        go(m, State::Read);
+        go(m, State::Charge);
+        m.when(of_reset, |m| go(m, State::Write));
         m.when(lacks, |m| go(m, State::Idle));
     });
     let ignored = find & of_cnp & lacks;
@@ -298,9 +301,10 @@ pub fn react(
     let sender = m.delay("sender", &sent.qp);
     let of_sender = held.read(m, sent.valid, sent.qp, Collision::New);
     let unpaid = m.mem("unpaid", count, &bits(RATE)).style(Style::Distributed).build();
-    let grants = m.mem("grants", count, &bits(GRANT)).style(Style::Distributed).build();
+    let limits = m.mem("limits", count, &bits(GRANT)).style(Style::Distributed).build();
     // The flow may have ended or begun anew meanwhile.
-    let his = is_in(used, of_sender.flow) & owners.read_now(of_sender.flow).eq(sender);
+    let claimed = owners.read_now(of_sender.flow);
+    let his = claimed.valid & claimed.qp.eq(sender);
     let charges = (arrives & of_sender.valid & his).named("charges");
     let spent = unpaid.read_now(of_sender.flow) + bytes.zext(RATE);
     let cost = |bytes: Sig| cat([&lit(7, 0), &bytes]).zext(GRANT);
@@ -309,76 +313,83 @@ pub fn react(
     m.set(&was_charged, charges);
     let (charged_flow, charged_qp) =
         (m.delay("charged_flow", &of_sender.flow), m.delay("charged_qp", &sender));
-    let (debt, grant) = (m.delay("debt", &spent), m.delay("grant", &grants.read_now(of_sender.flow)));
-    let left_over = grant + cost(lit(RATE, DEBT)) - cost(debt);
-    let goes_over = was_charged & !is_in(stopped, charged_flow) & left_over.msb();
-    let uses_up = was_charged & !is_in(shut, charged_flow) & cost(debt).ge(grant);
+    let (debt, limit) = (m.delay("debt", &spent), m.delay("limit", &limits.read_now(of_sender.flow)));
+    let most_debt = cost(lit(RATE, DEBT));
+    let left_over = (limit - cost(debt)).named("left_over");
+    let is_gated = m.mem("gated", count, &Gate::of()).style(Style::Distributed).build();
+    let charged_gate = is_gated.read_now(charged_flow);
+    let goes_over = was_charged & !charged_gate.stop & left_over.msb();
+    let uses_up = was_charged & !charged_gate.shut & (left_over.msb() | left_over.le(most_debt));
 
     // Steps, in a cycle in which nothing is charged or compared where they meet what is sent.
     let quiet = !arrives & !was_charged;
-    let stored = m.mem("flows", count, &Flow::of()).style(Style::Distributed).build();
+    let style = if count < 32 { Style::Distributed } else { Style::Block };
+    let rows = m.mem("flows", count, &Flow::of()).style(style).build();
+    rows.write(write, at, &flow);
+    let stored = rows.read(m, find | visits, find.then(found, turn), Collision::Never);
     let fresh = Flow { rate: line, target: line, alpha: lit(ALPHA, 1 << 16), ..Flow::of().zeros() };
-    m.when(state.is(State::Read), |m| {
-        m.set_all(&flow, &m.mux(begins, &fresh, &stored.read_now(at)));
-        go(m, State::Charge);
-        m.when(of_reset, |m| go(m, State::Write));
-    });
     let charge = (state.is(State::Charge) & quiet).named("charge");
-    let used_up = begins.then(lit(RATE, 0), unpaid.read_now(at));
+    let owes = unpaid.read_now(at);
+    let used_up = begins.then(lit(RATE, 0), owes);
     m.when(charge, |m| {
-        m.set(&flow.granted, flow.granted - cost(used_up));
-        m.set(&flow.bytes, flow.bytes + used_up.zext(33));
+        let stored = m.mux(begins, &fresh, &stored);
+        m.set_all(&flow, &stored);
+        m.set(&flow.granted, stored.granted - cost(used_up));
+        m.set(&flow.bytes, stored.bytes + used_up.zext(33));
         go(m, State::Grant);
-        m.when(of_cnp, |m| go(m, State::Cut));
+        m.when(of_cnp, |m| go(m, State::Multiply));
     });
     unpaid.write(charges | charge, charges.then(of_sender.flow, at), &charges.then(spent, lit(RATE, 0)));
 
-    // A visit.
-    let one = 1u32 << 16;
+    // A visit: all that time adds, then all that is taken off where it is more than its limit.
     let timed = m.reg("timed", 1).no_reset();
     let counted = m.reg("counted", 1).no_reset();
     let credit = (flow.rate.zext(GRANT)) << PERIOD_US.trailing_zeros();
-    let sum = flow.granted + credit;
-    let most = credit << SAVED;
-    let above = !sum.msb() & sum.ge(most);
-    let (alpha_us, rate_us) = (flow.alpha_us + PERIOD_US, flow.rate_us + PERIOD_US);
-    let decays = alpha_us.ge(control.alpha_us.zext(17));
-    let rises = rate_us.ge(control.rate_us.zext(17));
-    let enough = flow.bytes.ge(control.bytes.zext(33)) & control.bytes.any();
     m.when(state.is(State::Grant), |m| {
-        m.set(&flow.granted, above.then(most, sum));
-        m.set(&flow.alpha_us, decays.then(alpha_us - control.alpha_us.zext(17), alpha_us));
-        m.when(decays, |m| m.set(&flow.alpha, flow.alpha - flow.alpha.shr_by(control.gain)));
-        m.set(&flow.rate_us, rises.then(rate_us - control.rate_us.zext(17), rate_us));
-        m.when(enough, |m| m.set(&flow.bytes, flow.bytes - control.bytes.zext(33)));
+        m.set(&flow.granted, flow.granted + credit);
+        m.set(&flow.alpha_us, flow.alpha_us + PERIOD_US);
+        m.set(&flow.rate_us, flow.rate_us + PERIOD_US);
+        go(m, State::Limit);
+    });
+    // Below zero: less than the limit.
+    let less = |n: Sig, limit: Sig| n.zext(n.width() + 1) - limit.zext(n.width() + 1);
+    let most = credit << SAVED;
+    let above = !flow.granted.msb() & flow.granted.ge(most);
+    let (decay, rise) = (less(flow.alpha_us, control.alpha_us), less(flow.rate_us, control.rate_us));
+    let more_bytes = less(flow.bytes, control.bytes);
+    let (decays, rises) = (!decay.msb(), !rise.msb());
+    let enough = !more_bytes.msb() & control.bytes.any();
+    m.when(state.is(State::Limit), |m| {
+        m.when(above, |m| m.set(&flow.granted, most));
+        m.when(decays, |m| {
+            m.set(&flow.alpha_us, decay.trunc(17));
+            m.set(&flow.alpha, flow.alpha - flow.alpha.shr_by(control.gain));
+        });
+        m.when(rises, |m| m.set(&flow.rate_us, rise.trunc(17)));
+        m.when(enough, |m| m.set(&flow.bytes, more_bytes.trunc(33)));
         m.set(&timed, rises);
         m.set(&counted, enough);
-        go(m, State::Write);
+        go(m, State::Weigh);
         m.when(rises | enough, |m| go(m, State::Raise));
     });
-    // By time first; a count stays at its end.
+    m.when(state.is(State::Weigh), |m| go(m, State::Write));
+
+    // By time first; a count stays at its end. Whether it is behind the first steps, as it is and one more, is known a cycle before.
     let more = |n: Sig, by: Sig| n + (by & !n.all()).zext(5);
-    let (by_time, by_bytes) = (more(flow.by_time, timed), more(flow.by_bytes, !timed));
-    let behind = |n: Sig| n.gt(control.steps.zext(5));
-    let step_of = |by_time: Sig, by_bytes: Sig| {
-        let (one_kind, both) = (behind(by_time) | behind(by_bytes), behind(by_time) & behind(by_bytes));
-        let additive = rate_of(control.additive_mbps) & one_kind.repeat(RATE);
-        both.then(rate_of(control.hyper_mbps), additive)
+    let steps = control.steps.zext(5);
+    let behind = |name: &str, n: Sig, now: Sig| {
+        m.mux(now, &m.delay(&format!("next_{name}"), &n.ge(steps)), &m.delay(name, &n.gt(steps)))
     };
-    let step = if cfg.unhurried() {
-        // What either kind would give is known a cycle before it is known which it is.
-        let by_time = m.delay("step_by_time", &step_of(more(flow.by_time, lit(1, 1)), flow.by_bytes));
-        let by_bytes = m.delay("step_by_bytes", &step_of(flow.by_time, more(flow.by_bytes, lit(1, 1))));
-        m.mux(timed, &by_time, &by_bytes)
-    } else {
-        step_of(by_time, by_bytes)
-    };
+    let behind_time = behind("behind_time", flow.by_time, timed);
+    let behind_bytes = behind("behind_bytes", flow.by_bytes, !timed);
+    let additive = rate_of(control.additive_mbps) & (behind_time | behind_bytes).repeat(RATE);
+    let step = (behind_time & behind_bytes).then(rate_of(control.hyper_mbps), additive);
     // The target stands still in the cycle before: what it lacks of the line rate is known when the step is.
     let room = m.delay("room", &(line.zext(RATE + 1) - flow.target.zext(RATE + 1)));
     let too_far = room.msb() | step.zext(RATE + 1).gt(room);
     m.when(state.is(State::Raise), |m| {
-        m.set(&flow.by_time, by_time);
-        m.set(&flow.by_bytes, by_bytes);
+        m.set(&flow.by_time, more(flow.by_time, timed));
+        m.set(&flow.by_bytes, more(flow.by_bytes, !timed));
         m.set(&flow.target, too_far.then(line, flow.target + step));
         go(m, State::Follow);
     });
@@ -391,9 +402,11 @@ pub fn react(
         m.when(counted & timed, |m| go(m, State::Raise));
     });
 
-    // A CNP. The row does not change while it is charged.
+    // A CNP.
+    let one = 1u32 << 16;
     let product = m.delay("product", &(flow.rate * flow.alpha));
     let reduced = flow.rate - product.slice(17, RATE);
+    m.when(state.is(State::Multiply), |m| go(m, State::Cut));
     m.when(state.is(State::Cut), |m| {
         m.set(&flow.target, flow.rate);
         m.set(&flow.rate, reduced.lt(least).then(least, reduced));
@@ -404,34 +417,38 @@ pub fn react(
         go(m, State::Write);
     });
 
-    // The row is written; what was sent since it was charged counts.
-    let write = (state.is(State::Write) & quiet).named("write");
+    // The row is written; what was sent since it was charged counts, and was weighed in the cycle before.
+    let wake_room = m.wire("wake_room", 1);
+    m.drive(&write, state.is(State::Write) & quiet & wake_room);
     let ends = of_reset | flow.rate.ge(line);
-    stored.write(write, at, &flow);
-    grants.write(write, at, &flow.granted);
-    owners.write(write & begins, at, &qp);
-    let left = !flow.granted.msb() & flow.granted.gt(cost(unpaid.read_now(at)));
+    limits.write(write, at, &(flow.granted + most_debt));
+    let owned = Owner { valid: !clearing & !ends, qp };
+    owners.write(clearing | (write & (begins | ends)), clearing.then(row.trunc(at_bits), at), &owned);
+    let left = m.delay("left", &(!flow.granted.msb() & flow.granted.gt(cost(owes))));
     let shuts = !ends & !left;
-    let was_shut = is_in(shut, at) & !begins;
-    m.drive(&writes, write & (begins | ends));
-    m.drive(&held_after, &Held { valid: !ends, flow: at });
-    let here = |when: Sig, at: Sig| when.then(bit_of(at), lit(count, 0));
-    m.set(&used, (used | here(write & begins, at)) & !here(write & ends, at));
-    let stays_shut = write & shuts & !begins;
-    m.set(&stopped, (stopped & !here(write & !stays_shut, at)) | here(goes_over, charged_flow));
-    m.set(&shut, (shut & !here(write, at)) | here(write & shuts, at) | here(uses_up, charged_flow));
-    m.when(write, |m| go(m, State::Idle));
+    let gated = is_gated.read_now(at);
+    let was_shut = gated.shut & !begins;
+    m.drive(&changes_holder, write & (begins | ends));
+    m.set_all(&held_after, &Held { valid: !ends, flow: at });
+    // After reset each flow comes back once.
+    unused.accept(write & begins & !ends);
+    let first = if count == cfg.qps { clearing } else { clearing & row.lt(count) };
+    let comes_back =
+        Stream::new(m, "comes_back", first | (write & ends & !begins), clearing.then(row.trunc(at_bits), at));
+    m.assert(!comes_back.valid | comes_back.ready, "every flow has a place");
+    back.connect(comes_back);
 
-    let opens = write & was_shut & !shuts;
-    let woken = Stream::new(
-        m,
-        "woken",
-        m.delay("woken", &opens),
-        Flagged { row: m.delay("woken_qp", &qp), flags: lit(1, 1) },
-    );
-    m.assert(!woken.valid | woken.ready, "who gathers waits for nobody");
-    let wake = gather(&m.label("wake"), cfg.qps, woken, never).map(|qp| qp.row);
     let charged = uses_up | goes_over;
+    let stays = Gate { shut: shuts, stop: shuts & gated.stop & !begins };
+    let after = Gate { shut: lit(1, 1), stop: charged_gate.stop | goes_over };
+    is_gated.write(charged | write, charged.then(charged_flow, at), &m.mux(charged, &after, &stays));
+
+    // A wake comes behind its gate. There is place for it before the row is written.
+    let opens = m.reg("opens", 1).reset(0);
+    m.set(&opens, write & was_shut & !shuts);
+    let woken = Stream::new(m, "woken", opens, m.delay("woken_qp", &qp));
+    m.drive(&wake_room, woken.ready);
+    let wake = half(&m.label("wake"), fifo(&m.label("woken"), 4, woken));
     let changes = charged | (write & was_shut.ne(shuts));
     let gate = TableWrite {
         enable: changes | clearing,
