@@ -164,10 +164,13 @@ pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Str
     let kick = Stream::new(m, "kick", goes & entry.answered, qp);
     m.drive(&kick_room, kick.ready);
     let kicks = fifo(&m.label("kicks"), 4, kick);
-    let fault = Stream::new(m, "fault", goes & fails, qp);
+    // Nobody waits for either.
+    let fault_now = m.reg("fault_now", 1).reset(0);
+    m.set(&fault_now, goes & fails);
+    let fault = Stream::new(m, "fault", fault_now, m.delay("fault_qp", &qp));
     m.assert(!fault.valid | fault.ready, "a QP fails here once in its life");
     let faults = deep_fifo(&m.label("faults"), cfg.qps, fault);
-    Settled { completions, faults, failed: goes & fails, reads_done, kicks }
+    Settled { completions, faults, failed: fault_now, reads_done, kicks }
 }
 
 #[cfg(test)]

@@ -576,6 +576,7 @@ pub fn track(
     let held = looked("held", oldest.withdraws & open);
     let acked = !ignored & !none & !local & !held & ((by_answer & reached) | is_silent);
     let acked = at_pop & judged("acks", acked);
+    let local = judged("is_local_failure", local);
     let entry_room = m.wire("entry_room", 1);
     m.set(&pops, acked & entry_room);
     let answers_it = pops & answered;
