@@ -25,7 +25,7 @@ pub use list::{list, stored_of, Listed, Released, Wqe, MAX_INLINE, MAX_SGES};
 pub use pace::pace;
 pub use payload::{payload, End, PayloadOut};
 pub use push::{push, Freed, SlotWrite, Slots, Wanted};
-pub(crate) use ring::{least, overfills, steps_back};
+pub(crate) use ring::{least_of_three, overfills, steps_back};
 pub use ring::{Piece, Ring};
 pub use schedule::{schedule, wqe_places, Eased, Flush, Grant, Resume, Scheduled, Waiting, MAX_STRIDE};
 pub(crate) use segment::is_local;

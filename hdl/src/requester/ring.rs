@@ -3,11 +3,6 @@
 
 use ferrowire_rtl::{bits, cat, lit, Bundle, Scope, Sig};
 
-/// The smaller of two numbers.
-pub(crate) fn least(m: &Scope, a: Sig, b: Sig) -> Sig {
-    m.mux(a.lt(b), &a, &b)
-}
-
 /// The smallest of three, compared side by side, and whether that is the first.
 pub(crate) fn least_of_three(m: &Scope, first: Sig, second: Sig, third: Sig) -> (Sig, Sig) {
     let is_first = first.le(second) & first.le(third);

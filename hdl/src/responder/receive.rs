@@ -66,7 +66,7 @@ pub use ahead::Touch;
 use crate::config::RnicConfig;
 use crate::context::{errors, resets};
 use crate::host::SrqEntry;
-use crate::requester::{fetch, grain, least, overfills, steps_back, wqe_places, Grant, Ring, UNIT};
+use crate::requester::{fetch, grain, least_of_three, overfills, steps_back, wqe_places, Grant, Ring, UNIT};
 use crate::responder::queues::Queues;
 use crate::responder::receive::ahead::{ahead, Life, Mark, Probe, UNIT_BITS};
 use crate::responder::receive::sweep::{sweep, Holder, ROUND_BITS};
@@ -589,13 +589,14 @@ pub fn receive(
 
     // One event or the oldest in line; what it is stays for the three cycles that follow.
     let (line, back) = m.later("line", &bits(rq_bits));
-    let is_demand = idle & look.is(Look::Ask);
-    m.when(is_demand, |m| m.set(&look, Look::Asked));
+    // Which would be next does not depend on whether one begins in this cycle.
+    let is_demand = look.is(Look::Ask);
+    m.when(idle & is_demand, |m| m.set(&look, Look::Asked));
     let mark_room = m.wire("mark_room", 1);
-    let is_reset = idle & !is_demand & resets.valid & mark_room;
-    let is_gone = idle & !is_demand & !resets.valid & gone.valid & mark_room;
-    let is_error = idle & !is_demand & !resets.valid & !is_gone & errors.valid;
-    let free = idle & !is_demand & !is_reset & !is_gone & !is_error;
+    let is_reset = !is_demand & resets.valid & mark_room;
+    let is_gone = !is_demand & !resets.valid & gone.valid & mark_room;
+    let is_error = !is_demand & !resets.valid & !is_gone & errors.valid;
+    let free = !is_demand & !is_reset & !is_gone & !is_error;
     let lines_turn = m.reg("lines_turn", 1).reset(0);
     let any_event = needs.valid | doorbell.valid;
     // Who reads ahead leaves places for WQEs that messages wait for, and does not come in line where it finds none.
@@ -607,12 +608,13 @@ pub fn receive(
     let needs_turn = m.reg("needs_turn", 1).reset(0);
     let is_need = free & !is_line & needs.valid & (needs_turn | !doorbell.valid);
     let is_doorbell = free & !is_line & !is_need & doorbell.valid;
-    m.when(is_need, |m| m.set(&needs_turn, 0)).otherwise_when(is_doorbell, |m| m.set(&needs_turn, 1));
-    resets.accept(is_reset);
-    gone.accept(is_gone);
-    errors.accept(is_error);
-    doorbell.accept(is_doorbell);
-    line.accept(is_line);
+    m.when(idle & is_need, |m| m.set(&needs_turn, 0))
+        .otherwise_when(idle & is_doorbell, |m| m.set(&needs_turn, 1));
+    resets.accept(idle & is_reset);
+    gone.accept(idle & is_gone);
+    errors.accept(idle & is_error);
+    doorbell.accept(idle & is_doorbell);
+    line.accept(idle & is_line);
     let mut chosen = line.payload;
     let of_shared = |srq: Sig| cat(&[srq.zext(rq_bits - 1), lit(1, 1)]);
     for (yes, queue) in [
@@ -625,7 +627,8 @@ pub fn receive(
     ] {
         chosen = m.mux(yes, &queue, &chosen);
     }
-    let starts = is_demand | is_reset | is_gone | is_error | is_line | is_need | is_doorbell;
+    let any = is_demand | is_reset | is_gone | is_error | is_line | is_need | is_doorbell;
+    let starts = idle & any;
     let number = m.reg("queue", rq_bits).reset(0);
     let index = m.reg("index", 16).no_reset();
     let kind = |name: &str| m.reg(&format!("kind_{name}"), 1).reset(0);
@@ -691,20 +694,22 @@ pub fn receive(
     let at_row = state.is(State::Row);
     let ask = Ask { valid: at_row & kind_doorbell, queue: number };
     let too_few = m.delay("too_few", &steps_back(index, row.producer));
+    let row_limit = m.delay("row_limit", &row.limit);
     m.when(at_row, |m| m.set(&state, State::Plan));
 
     // How much can be read at once.
     let at_plan = state.is(State::Plan);
-    let farther = kind_need & (row.limit - wished).bit(15);
-    let until = m.mux(farther, &wished, &row.limit).named("until");
+    let farther = kind_need & (row_limit - wished).bit(15);
+    let until = m.mux(farther, &wished, &row_limit).named("until");
     let posted = producer - begin;
     // A queue holds up to 2^15.
     let posted_any = posted.ne(0) & posted.le(1u32 << 15);
-    let allowed = m.mux(kind_exact, &share.zext(16), &(until - begin));
+    let ahead = m.mux(farther, &(wished - begin), &(row_limit - begin));
+    let allowed = m.mux(kind_exact, &share.zext(16), &ahead);
     let allowed_any = allowed.ne(0) & !allowed.bit(15);
     let piece = queue.piece_within(m, &bounds, begin, batch);
     let in_piece = piece.most.zext(16);
-    let most = least(m, allowed, least(m, posted, in_piece));
+    let (most, _) = least_of_three(m, in_piece, allowed, posted);
     let oldest = m.mux(number.msb(), &oldest.taken, &oldest.done);
     let refuses = kind_doorbell & (overfills(index, oldest, bounds.queue) | too_few);
     let refused = m.delay("refused", &refuses);
@@ -734,7 +739,7 @@ pub fn receive(
     m.drive(&asked, done & kind_demand & there & reads);
     // A need that finds no room stands.
     needs.accept(done & kind_need & (reads | !kind_exact | !there));
-    m.drive(&plans, !idle & (kind_need | kind_demand));
+    m.drive(&plans, !state.is(State::Idle) & (kind_need | kind_demand));
     m.when(done & kind_demand & there & !reads, |m| m.set(&look, Look::Ask));
     let read = Stream::new(m, "read", reads, DmaReadRequest { address, length: cat(&[lit(6, 0), units]) });
     let mark = done & (kind_gone | kind_reset);
@@ -853,7 +858,7 @@ pub fn receive(
     lives.write(begins_life, number, &next_life);
     m.set_all(&new_life, &Life { valid: begins_life, queue: number, life: next_life });
     m.drive(&crosses, done & kind_reset & life_now.trunc(LIFE_BITS - 1).all());
-    m.drive(&stamp, row.stamp);
+    m.drive(&stamp, m.delay("row_stamp", &row.stamp));
     m.when(crosses, |m| m.set(&next.stamp, swept.stamp));
 
     let posted = TableWrite {
@@ -862,6 +867,7 @@ pub fn receive(
         entry: next.producer,
     };
     let flush = OfQp { valid: done & (kind_error | (kind_doorbell & in_error)), qp: number.trunc(qp_bits) };
+    let flush = m.delay("flushes", &flush);
     let busy = going.any() | gone_valid | marked.any();
     Receives { read, received, posted, flush, unread, busy, ask, overruns }
 }

@@ -12,8 +12,9 @@
 //! there is what the slots hold when all reads are done. An entry may be of another queue meanwhile: then the WQE is asked for again.
 //!
 //! A touch is a look for its WQE, and for the last one of a group with a `distance` another for that many units behind it; one that
-//! must be asked for holds up those behind it until the read is marked, for it may bring theirs as well. A probe is one look, and comes
-//! first. A need stands until it is taken. Marks of a read: a cycle a group; they are never held up.
+//! must be asked for holds up those behind it until the read is marked, for it may bring theirs as well. What has been read for the one behind
+//! it by then is read again: whether a look may advance comes from registers alone. A probe is one look, and comes first. A need stands until
+//! it is taken. Marks of a read: a cycle a group; they are never held up.
 //!
 //! An entry of a queue's former life has its number, and `clear` empties a group each cycle. Reset: `clear` does it.
 
@@ -223,11 +224,17 @@ pub fn ahead(m: &Scope, cfg: &RnicConfig, input: Input) -> Ahead {
     let asked = m.mem("asked", 1 << group_bits, &asked_shape).style(Style::Block).build();
     let lives = Queues::new(m, cfg, "life_numbers", &bits(LIFE_BITS), Style::Block);
     lives.write(life.valid, life.queue, &life.life);
-    let entry = asked.read(m, advances, group, Collision::Old);
-    let now = lives.read(m, advances, at.queue, Collision::Old);
-    let reads = m.reg("reads", 1).reset(0);
+    // What advanced while the look before it found that its WQE must be asked for is looked at again when that read is marked.
+    let again = m.reg("again", 1).reset(0);
+    let retries = m.wire("retries", 1);
     let look = m.reg_of("look", &shape);
-    m.set(&reads, advances);
+    let look_group = m.reg("look_group", group_bits).no_reset();
+    m.when(advances, |m| m.set(&look_group, group));
+    let goes = advances | retries;
+    let entry = asked.read(m, goes, m.mux(again, &look_group, &group), Collision::Old);
+    let now = lives.read(m, goes, m.mux(again, &look.queue, &at.queue), Collision::Old);
+    let reads = m.reg("reads", 1).reset(0);
+    m.set(&reads, goes);
     // Where there is time, what was read is compared a cycle later, and what comes of that another one; the next look waits for it.
     let (entry, now) = (cfg.looked(m, "entry", entry), cfg.looked(m, "now", now));
     let (looks, reading) = match cfg.unhurried() {
@@ -239,6 +246,7 @@ pub fn ahead(m: &Scope, cfg: &RnicConfig, input: Input) -> Ahead {
         }
         false => (reads, lit(1, 0)),
     };
+    let looks = looks & !again;
     m.when(advances, |m| m.set_all(&look, &at));
     let (block, part) = (look.unit.slice(spread, block_bits), look.unit.trunc(spread));
     let within = part.ge(entry.first) & part.le(entry.last);
@@ -248,6 +256,7 @@ pub fn ahead(m: &Scope, cfg: &RnicConfig, input: Input) -> Ahead {
     let need = m.reg_of("need", &Need::of(cfg));
     let lacks = looks & !there & !look.probe;
     let needs = Stream::new(m, "needs", need_valid, need.clone());
+    m.when(lacks & advances, |m| m.set(&again, 1)).otherwise_when(retries, |m| m.set(&again, 0));
     m.when(lacks, |m| {
         m.set(&need_valid, 1);
         m.set_all(&need, &Need { queue: look.queue, index: look.index, exact: !look.second });
@@ -281,8 +290,9 @@ pub fn ahead(m: &Scope, cfg: &RnicConfig, input: Input) -> Ahead {
     let place = m.mux(cleared, &clear, &group_of(cfg, left.queue, left.first));
     asked.write(marking | cleared, place, &entry);
 
-    let blocked = need_valid | plans | marking | mark.valid;
-    m.drive(&advances, at_valid & !blocked & !lacks & !reading);
+    let free = !(need_valid | plans | marking | mark.valid | reading);
+    m.drive(&advances, at_valid & free & !again);
+    m.drive(&retries, again & free);
     Ahead { needs, answers: looks & look.probe, there, marking }
 }
 
