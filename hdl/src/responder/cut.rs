@@ -83,15 +83,17 @@ pub fn cut(m: &Scope, cfg: &RnicConfig, runs: Stream<Run>, invalidated: Sig) -> 
     runs.accept(if cfg.unhurried() { !held } else { !held | goes });
     let comes = runs.fire();
     m.set(&held, comes | (held & !goes));
-    let to_page_end = to_page_end(m.mux(at_measure, &va, &runs.va));
+    let from = m.mux(at_measure, &va, &runs.va);
     let wanted = m.mux(at_measure, &rest, &runs.bytes);
+    // Whether it ends before the page does is known beside how far that is: as many bytes as the address has to go to the page's last one, or fewer.
+    let within = wanted.le((!from.trunc(12)).zext(13)).named("within");
     m.when(comes, |m| {
         m.set_all(&run, &whole);
         m.set(&va, runs.va);
         m.set(&left, runs.left);
         m.set(&rest, runs.bytes);
     });
-    m.when(comes | at_measure, |m| m.set(&length, m.mux(wanted.le(to_page_end), &wanted, &to_page_end)));
+    m.when(comes | at_measure, |m| m.set(&length, m.mux(within, &wanted, &to_page_end(from))));
     m.when(at_measure, |m| m.set(&state, State::Ask));
 
     // A piece.

@@ -46,7 +46,7 @@ use crate::context::congestion::{Charge, Gate, Marked};
 use crate::host::event::Report;
 use crate::host::{SrqControl, SrqStatus};
 use crate::memory::{self, Lookup, Operation, Passage, Translation};
-use crate::stream::{breath, fifo, forward, Beat};
+use crate::stream::{breath, forward, half, Beat};
 use crate::tx::arbitrate::TxSource;
 use crate::types::{
     Completion, DmaReadData, DmaReadRequest, DmaWrite, Headers, OfQp, QpBroadcast, QpFault, QpInit,
@@ -191,12 +191,13 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     m.drive(&take, &checked.take);
     let receives_one = checked.touches.fire();
     touches.connect(breath(&m.label("touches"), cfg.unhurried(), checked.touches));
-    let orders = forward(&m.label("orders"), checked.orders);
-    let walked = walk(m, cfg, orders, receives.received);
+    let walked = walk(m, cfg, checked.orders, receives.received);
     wants.connect(walked.wanted);
     mends.connect(walked.mends);
     m.drive(&settled, walked.settled);
-    let runs = merge(m, input.arrivals, fifo(&m.label("runs"), 2, walked.runs), input.runs);
+    // Which comes next is known long before it comes.
+    let arrivals = forward(&m.label("arrivals"), input.arrivals);
+    let runs = merge(m, arrivals, half(&m.label("runs"), walked.runs), input.runs);
     let invalidated = m.wire("invalidated", 1);
     let runs = breath(&m.label("merged"), cfg.unhurried(), runs);
     let cut = cut(m, cfg, runs, invalidated);

@@ -23,7 +23,8 @@
 //! [`DISTANCES`] farther, so that messages do not wait at all. How many are in use is counted: those that needed something in
 //! the last [`EPOCH`] needs. A doorbell brings the first few WQEs of a queue.
 //!
-//! A WQE that is wanted is there 2 cycles later if its slot has it, and one can be wanted every 2 cycles; 4 where beats are narrow. If not, it is
+//! A WQE that is wanted is there 2 cycles later if its slot has it, and one can be wanted every 2 cycles; 4 where beats are narrow. Its slot is
+//! where who wants it says that it is, by the stride of the queue, or from the first read for it on where that brings it. If not, it is
 //! waited for where it has been asked for, and asked for where it has not. Where another takes its slot before it has been seen, that shows when no read
 //! is under way any more, or after [`PATIENCE`] cycles, in which nothing else is read from then on; so nobody waits for ever. What the
 //! QP has not posted, or no longer, comes as void.
@@ -100,12 +101,15 @@ pub struct Wanted {
     pub index: Sig,
     /// Which of its pieces.
     pub part: Sig,
+    /// Log2 of the units of each WQE of the queue.
+    pub stride: Sig,
 }
 
 impl Wanted {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Wanted { queue: bits(cfg.rq_bits()), index: bits(16), part: bits(MAX_STRIDE + piece_bits(cfg)) }
+        let part = bits(MAX_STRIDE + piece_bits(cfg));
+        Wanted { queue: bits(cfg.rq_bits()), index: bits(16), part, stride: bits(2) }
     }
 }
 
@@ -475,17 +479,17 @@ pub fn receive(
     m.when(begins, |m| m.set_all(&sought, &wanted.payload));
     let at = m.mux(look.is(Look::Idle), &wanted.payload, &sought);
     let given = &broadcast.attributes;
-    let strides = Queues::new(m, cfg, "strides", &bits(2), Style::Distributed);
-    strides.own.write(given.enable, given.index, &given.entry.rq_stride);
-    strides.write_shared(shared.enable, shared.index, &shared.entry.stride);
     let part_of = |wanted: &Wanted| wanted.part.slice(piece_bits, MAX_STRIDE);
-    let unit = unit_of(at.index, part_of(&at), strides.read_now(m, at.queue));
+    let unit = unit_of(wanted.index, part_of(&wanted.payload), wanted.stride);
     let sought_unit = m.reg("sought_unit", UNIT_BITS).no_reset();
     m.when(begins, |m| m.set(&sought_unit, unit));
     // Where there is time, what is sought is known before it is looked for.
     let (seeks, slot) = match cfg.unhurried() {
         true => (again, slot_of(sought.queue, sought_unit)),
-        false => (begins | again, slot_of(at.queue, unit)),
+        false => {
+            let unit = m.mux(look.is(Look::Idle), &unit, &sought_unit);
+            (begins | again, slot_of(at.queue, unit))
+        }
     };
     let cleans_here = if cfg.unhurried() { !again } else { visits };
     // Known a cycle later, beside the tag.
@@ -557,9 +561,12 @@ pub fn receive(
     m.when(probe.fire(), |m| m.set(&look, Look::Probed));
     let found_void = m.wire("found_void", 1);
     let asked = m.wire("asked", 1);
+    // Who wants it may know the stride of a shared queue that has been destroyed since: from here on that of the read counts.
+    let read_unit = m.wire("read_unit", UNIT_BITS);
     m.when(look.is(Look::Asked) & (asked | found_void), |m| {
         m.set(&look, Look::Wait);
         m.set(&void, found_void);
+        m.set(&sought_unit, read_unit);
     });
 
     // What has been asked for.
@@ -761,6 +768,7 @@ pub fn receive(
     let last = from + count.zext(16) - 1;
     grants.connect(fifo(&m.label("grant"), 32, granted));
     let life_now = lives.read_now(m, number);
+    m.drive(&read_unit, m.delay("of_read", &unit_of(sought.index, part_of(&sought), queue.stride)));
     let unit = |index: Sig| unit_of(index, lit(2, 0), queue.stride);
     // What goes on in the middle of a group has asked for its beginning before.
     let first_unit =

@@ -19,9 +19,12 @@
 //! meanwhile counts it as used: so `lags` has how many indices it is ahead, until its row is mended and `Mend` comes by. While there are any, all
 //! of UC and UD that has a receive is looked up there, 2 cycles more.
 //!
+//! What decides whether an order asks for a WQE, and for which, comes with it from registers; so does what has become of the WQE when its SGEs are
+//! compared.
+//!
 //! A WRITE costs one cycle, a SEND 3 for its first SGE where the WQE is on the card, one more in the middle of a message,
 //! and 2 for each further SGE; where beats are narrow, each SGE is looked up by itself. The cursor counts only within a message, so that no start has to clear it. The longest path is
-//! the comparison of the packet's bytes with the SGE's.
+//! the comparison of the packet's bytes with those of an SGE that comes, or is entered.
 //!
 //! Reset: idle.
 
@@ -32,7 +35,7 @@ use crate::responder::check::{open_bits, packets_ahead};
 use crate::responder::order::{Class, Facts, Judged, Order, Run, Walk};
 use crate::responder::receive::{Received, Wanted};
 use crate::responder::reply::Kind;
-use crate::stream::deep_fifo;
+use crate::stream::{deep_fifo, forward};
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::recv_wqe::SGES_PER_UNIT;
 use ferrowire_spec::queue::send_wqe::sge;
@@ -71,6 +74,28 @@ enum State {
     Mend,
 }
 
+/// An order, and what is known of it when it comes.
+#[derive(Clone, Bundle)]
+struct Due {
+    order: Order,
+    /// Its bytes go to a receive.
+    scatters: Sig,
+    /// Of UC or UD, with a receive of the QP's own queue.
+    own: Sig,
+}
+
+impl Due {
+    fn know(order: &Order) -> Self {
+        let facts = &order.facts;
+        let executes = Class::Execute.is(facts.class);
+        Due {
+            order: order.clone(),
+            scatters: executes & facts.send & facts.bytes.ne(0),
+            own: facts.quiet & facts.holds & !facts.shared & executes,
+        }
+    }
+}
+
 /// How far a message has come.
 #[derive(Clone, Bundle)]
 struct Cursor {
@@ -106,10 +131,15 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     const { assert!(SGES_PER_UNIT == 4, "two bits of an SGE's number say where it is in its unit") };
     let state = m.fsm("state", State::Idle);
     let idle = state.is(State::Idle);
+    // An order passes a register, for its queue lies in block RAM; what is known of it is there as well.
+    let (comes, coming_index) = (orders.fire(), orders.facts.index);
+    let dues = forward(m, orders.map(Due::know));
+    let (came, scatters, own, orders) = (dues.valid, dues.scatters, dues.own, dues.order.clone());
     let facts = &orders.facts;
     let executes = Class::Execute.is(facts.class);
-    let came = cfg.known(m, "came", orders.valid, orders.fire());
-    let scatters = cfg.fact(m, "scatters", executes & facts.send & facts.bytes.ne(0));
+    let ended = m.wire("ended", 1);
+    dues.accept(ended);
+    let fires = came & ended;
 
     let cursors = m.mem("cursors", cfg.qps, &Cursor::of()).style(Style::Block).build();
     let (leaves, cursor) = (m.wire("leaves", 1), m.wire_of("cursor", &Cursor::of()));
@@ -122,18 +152,13 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     let open_bits = open_bits(cfg);
     let lags = m.mem("lags", cfg.qps, &bits(open_bits)).style(Style::Block).build();
     let all_lags = m.reg("all_lags", open_bits).reset(0);
-    let own = cfg.fact(m, "own", facts.quiet & facts.holds & !facts.shared & executes);
-    let lagging = own & all_lags.ne(0);
+    let any_lag = m.reg("any_lag", 1).reset(0);
+    let lagging = own & any_lag;
     let mends_row = idle & came & Class::Mend.is(facts.class);
     let (lag_write, next_lag) = (m.wire("lag_write", 1), m.wire("next_lag", open_bits));
     lags.write(lag_write, facts.qp, &next_lag);
     let known_lag = lags.read(m, idle & came & (lagging | mends_row), facts.qp, Collision::Never);
-    let lag = m.reg("lag", open_bits).no_reset();
     let index = m.reg("index", 16).no_reset();
-    m.when(idle, |m| {
-        m.set(&lag, 0);
-        m.set(&index, facts.index);
-    });
     let sge = m.reg("sge", 4).no_reset();
     let offset = m.reg("offset", 32).no_reset();
     let rest = m.reg("rest", 13).no_reset();
@@ -141,16 +166,14 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     let asks = m.reg("asks", 1).reset(0);
     // A unit with four SGEs comes at once, or each SGE by itself.
     let whole = grain(cfg) == UNIT;
-    let part = m.mux(idle, &lit(4, 0), &sge);
-    let part = if whole { part.slice(2, 2) } else { part };
+    let part = if whole { sge.slice(2, 2) } else { sge };
     let at_once = enters & first & !lagging;
     let wants = at_once | asks;
-    let wanted_index = m.mux(idle, &facts.index, &index);
-    let wanted = Stream::new(m, "wanted", wants, Wanted { queue: orders.queue, index: wanted_index, part });
+    let wanted = Wanted { queue: orders.queue, index, part, stride: orders.stride };
+    let wanted = Stream::new(m, "wanted", wants, wanted);
     let begins = at_once & wanted.ready;
     m.when(wanted.fire(), |m| m.set(&asks, 0));
     m.when(begins, |m| {
-        m.set(&sge, 0);
         m.set(&offset, 0);
         m.set(&rest, facts.bytes);
         m.set(&state, State::Unit);
@@ -169,10 +192,7 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     m.when(state.is(State::Cursor), |m| {
         m.set(&sge, m.mux(first, &lit(4, 0), &stored.sge));
         m.set(&offset, m.mux(first, &lit(32, 0), &stored.offset));
-        m.when(looked_up, |m| {
-            m.set(&lag, known_lag);
-            m.set(&index, facts.index - known_lag.zext(16));
-        });
+        m.when(looked_up, |m| m.set(&index, facts.index - known_lag.zext(16)));
         m.set(&asks, 1);
         m.set(&state, State::Unit);
         m.when(!scatters, |m| {
@@ -190,6 +210,7 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
 
     // What came stays where it is until the walk is through with it.
     let at_unit = state.is(State::Unit) & !asks & received.valid;
+    let at_judge = state.is(State::Judge);
     let judge = if cfg.unhurried() { State::Measure } else { State::Judge };
     let chosen = match whole {
         true => m.select(sge.trunc(2), &received.piece.chunks(8 * UNIT / SGES_PER_UNIT as u32)),
@@ -197,30 +218,41 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     };
     let chosen = Element::parse(chosen);
     let element = m.reg_of("element", &chosen);
-    let bad = (received.error | received.void) & !too_long;
+    let [error, void, last_sge] = ["error", "void", "last_sge"].map(|name| m.reg(name, 1).no_reset());
+    let bad = (error | void) & !too_long;
     m.when(at_unit, |m| {
         m.set_all(&element, &chosen);
+        m.set(&error, received.error);
+        m.set(&void, received.void);
+        m.set(&last_sge, sge.eq(lit(4, 4).shl_by(orders.stride) - 1));
         m.when(offset.eq(0), |m| m.set(&state, judge)).otherwise(|m| m.set(&state, State::Enter));
     });
-    m.when(state.is(State::Enter), |m| {
+    let at_enter = state.is(State::Enter);
+    let further = element.len - offset;
+    m.when(at_enter, |m| {
         m.set(&element.addr, element.addr + offset.zext(64));
-        m.set(&element.len, element.len - offset);
+        m.set(&element.len, further);
         m.set(&state, judge);
     });
     m.when(state.is(State::Measure), |m| m.set(&state, State::Judge));
 
-    // How much of the packet goes to this SGE?
-    let at_judge = state.is(State::Judge);
-    let enough = cfg.looked(m, "enough", element.len.ge(rest.zext(32)));
-    let empty = cfg.looked(m, "empty", element.len.eq(0));
-    let last_sge = cfg.looked(m, "last_sge", sge.eq(lit(4, 4).shl_by(orders.stride) - 1));
+    // How much of the packet goes to this SGE? It is compared as it comes or, where there is time, a cycle later.
+    let measured = match cfg.unhurried() {
+        true => element.len,
+        false => m.mux(at_enter, &further, &chosen.len),
+    };
+    let [enough, empty] = ["enough", "empty"].map(|name| m.reg(name, 1).no_reset());
+    m.when(!at_judge, |m| {
+        m.set(&enough, measured.ge(rest.zext(32)));
+        m.set(&empty, measured.eq(0));
+    });
     let short = (!enough & last_sge) | too_long;
+    let ends = enough | last_sge | too_long | bad;
     let enough = enough & !too_long;
-    let ends = enough | short | bad;
     let walk = m.wire("outcome", 2);
     m.set(&walk, Walk::Whole.code());
-    m.when(received.void & bad, |m| m.set(&walk, Walk::Gone.code()))
-        .otherwise_when(received.error & bad, |m| m.set(&walk, Walk::Unread.code()))
+    m.when(void & bad, |m| m.set(&walk, Walk::Gone.code()))
+        .otherwise_when(bad, |m| m.set(&walk, Walk::Unread.code()))
         .otherwise_when(short, |m| m.set(&walk, Walk::Short.code()));
     let all = m.mux(enough, &rest, &element.len.trunc(13));
     let plain = state.is_any(&[State::Idle, State::Straight]);
@@ -236,7 +268,7 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
         [Access::RemoteWrite, Access::RemoteRead, Access::RemoteAtomic].map(|a| lit(8, u32::from(a.code())));
     let remote = m.select(facts.kind, &[write, read, atomic, write]);
     let run = Run {
-        facts: Facts { index: m.mux(idle, &facts.index, &index), ..facts.clone() },
+        facts: Facts { index, ..facts.clone() },
         va: m.mux(plain, &orders.va, &element.addr),
         key: m.mux(plain, &orders.rkey, &element.key),
         pd: orders.pd,
@@ -248,9 +280,9 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     };
     let passes = at_judge & empty & !ends;
     let run = Stream::new(m, "run", straight | (at_judge & !passes), run);
-    let judged = (run.fire() & !plain) | passes;
-    let done = judged & ends;
-    orders.accept(done | (straight & run.ready) | at_mend);
+    let judged = at_judge & (run.ready | (empty & !ends));
+    let done = at_judge & run.ready & ends;
+    m.drive(&ended, done | (straight & run.ready) | at_mend);
     m.when(state.is(State::Straight) & run.ready, |m| m.set(&state, State::Idle));
 
     // The next SGE, in what came or behind it.
@@ -266,6 +298,11 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
             m.set(&state, State::Unit);
         });
     });
+    // An order comes with the index of its receive, and begins with that one's first SGE.
+    m.when(comes, |m| {
+        m.set(&index, coming_index);
+        m.set(&sge, 0);
+    });
     // How far the message has come within the SGE, for the next packet.
     m.set_all(&cursor, &Cursor { sge, offset: offset + rest.zext(32), short });
     m.drive(&leaves, done & (enough | short));
@@ -276,13 +313,15 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     let mend = Stream::new(m, "mend", unused, facts.qp);
     m.assert(!unused | mend.ready, "there is a place for each packet that is on its way here");
     let mends = deep_fifo(&m.label("mends"), 2 * packets_ahead(cfg), mend);
-    let settled = m.delay("settled", &(orders.fire() & own & facts.send & !unused));
-    let starts = orders.fire() & Class::Start.is(facts.class);
+    let settled = m.delay("settled", &(fires & own & facts.send & !unused));
+    let starts = fires & Class::Start.is(facts.class);
+    let lag = looked_up.then(known_lag, lit(open_bits, 0));
     let one_more = m.mux(unused, &(lag + 1), &(known_lag - 1));
     m.drive(&next_lag, m.mux(starts, &lit(open_bits, 0), &one_more));
     m.drive(&lag_write, unused | at_mend | starts);
     m.set(&all_lags, all_lags + unused.zext(open_bits) - at_mend.zext(open_bits));
+    m.set(&any_lag, unused | (any_lag & !(at_mend & all_lags.eq(1))));
     m.assert(!at_mend | known_lag.ne(0), "what is mended was ahead");
-    let judged = Judged { valid: orders.fire() & facts.judged & facts.send, refused };
+    let judged = Judged { valid: fires & facts.judged & facts.send, refused };
     Walked { wanted, runs: run, judged: m.delay("judged", &judged), mends, settled }
 }

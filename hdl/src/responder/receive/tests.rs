@@ -60,6 +60,8 @@ struct Bench {
     old: Vec<std::ops::Range<u64>>,
     /// How many of those that are wanted are touched before.
     touched: f64,
+    /// How many of them come with any stride.
+    outdated: f64,
 }
 
 impl Bench {
@@ -129,6 +131,7 @@ impl Bench {
             errors: Vec::new(),
             old: vec![0..0; qps + SHARED],
             touched: 0.8,
+            outdated: 0.0,
         };
         for _ in 0..slots(&bench.cfg) + 20 {
             bench.step();
@@ -308,7 +311,17 @@ impl Bench {
             let fields = [("queue", self.number(qp)), ("index", index.into()), ("stride", stride.into())];
             self.sources[TOUCH].push_values(&fields);
         }
-        let fields = [("queue", self.number(qp)), ("index", index.into()), ("part", part as u128)];
+        // Who wants it may have its queue's stride from a former life.
+        let told = match self.random.chance(self.outdated) {
+            true => self.random.rng.random_range(0..4),
+            false => stride,
+        };
+        let fields = [
+            ("queue", self.number(qp)),
+            ("index", index.into()),
+            ("part", part as u128),
+            ("stride", told.into()),
+        ];
         self.sources[WANTED].push_values(&fields);
     }
 
@@ -341,6 +354,7 @@ impl Bench {
 fn what_is_wanted_is_what_was_posted_through_many_lives() {
     for (seed, beat_bytes, stall, latency) in [(1, 64, 0.0, 5), (2, 8, 0.0, 120), (3, 64, 0.3, 60)] {
         let mut bench = Bench::new(seed, beat_bytes, stall, latency);
+        bench.outdated = 0.1;
         for _ in 0..2500 {
             let qp = bench.random.rng.random_range(0..QPS + SHARED);
             match bench.random.rng.random_range(0..100) {
