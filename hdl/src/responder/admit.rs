@@ -2,7 +2,7 @@
 //! What becomes of a request packet: executed, acknowledged again, refused, or dropped.
 //!
 //! ```text
-//!  pending ------------------------+--> decision --> place (in order)
+//!  pending --> register -----------+--> decision --> place (in order)
 //!  translate --> ok, one a piece --+     ^   |  +---> counted
 //!         \                              |   +------> fault: QP to error
 //!          \--> addresses ---------------|----------> place
@@ -24,7 +24,7 @@
 //! A packet of UC or UD is executed or dropped, and nobody is told; where this end is at fault, the receive ends and the QP with it
 //! (IBTA volume 1, 9.9.3). A datagram's source goes into its completion.
 //!
-//! One packet a cycle, or as many cycles as it has pieces. Faults have a place for each QP, so that a start never waits
+//! A packet in two cycles, or as many as it has pieces. Faults have a place for each QP, so that a start never waits
 //! for them. Reset: nothing under way; a QP's bit is cleared when it starts.
 
 use crate::config::RnicConfig;
@@ -37,7 +37,7 @@ use crate::responder::reply::Kind;
 use crate::rx::buffer::Dropped;
 use crate::rx::grh::{is_ipv4, GRH_BYTES};
 use crate::rx::parse::REASON_BITS;
-use crate::stream::{breath, deep_fifo, few, fifo, forward, spare_fifo};
+use crate::stream::{breath, deep_fifo, fifo, forward, half, row_of, spare_fifo};
 use crate::types::{Completion, QpFault, TableWrite, FAULT_BITS};
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
@@ -156,20 +156,35 @@ pub fn admit(
     let refused = m.reg("refused", 1).reset(0);
     let first_cause = m.reg("first_cause", 8).no_reset();
     let cause_now = m.mux(refused, &first_cause, &answers.cause);
+    // A packet passes a register, in the time in which its pieces are looked up: what stands of its QP is read meanwhile.
+    let (enters, coming) = (pending.fire(), pending.payload.clone());
+    let pending = half(&m.label("decided"), pending);
     let facts = &pending.facts;
-    let none = cfg.looked(m, "has_none", pending.pieces.eq(0));
-    let last = cfg.looked(m, "is_last_piece", (seen + 1).eq(pending.pieces));
+    let [none, last, invalidates] =
+        ["has_none", "is_last_piece", "invalidates"].map(|name| m.reg(name, 1).no_reset());
+    m.when(enters, |m| {
+        m.set(&none, coming.pieces.eq(0));
+        m.set(&invalidates, coming.facts.invalidates(cfg));
+    });
     // Where there is time, what stands of it is put together in the cycle in which it comes, and again behind a bar.
     let bars = m.wire("bars", 1);
     let there = cfg.known(m, "was_there", pending.valid, bars);
     let counts_one = there & !none & !last & answers.valid;
+    m.when(enters, |m| m.set(&last, coming.pieces.eq(1)))
+        .otherwise_when(counts_one, |m| m.set(&last, (seen + 2).eq(pending.pieces)));
     let known = there & (none | (last & answers.valid));
     let granted = none | (answers.ok & !refused);
 
     // The decision.
-    let standings = Standing { dead: bits(1), spoilt: bits(1) };
-    let standings = m.mem("standings", cfg.qps, &standings).style(Style::Distributed).build();
-    let standing = standings.read_now(facts.qp);
+    let shape = Standing { dead: bits(1), spoilt: bits(1) };
+    let standings = m.mem("standings", cfg.qps, &shape).style(Style::Block).build();
+    let shape = TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: shape };
+    let write = m.wire_of("stands", &shape);
+    standings.write(write.enable, write.index, &write.entry);
+    // What a packet's own decision writes is in the table when the next one comes to the register: only a bar changes it there.
+    let bar = Standing { dead: lit(1, 1), spoilt: lit(1, 0) };
+    let barred = TableWrite { enable: bars, index: flushed.qp, entry: bar };
+    let standing = row_of(m, "standing", (enters, coming.facts.qp, facts.qp), &standings, &barred);
     let is = |c: Class| c.is(facts.class);
     let looked = |name: &str, fact: Sig| cfg.looked(m, name, fact);
     let (starts, life_ends, lasts) = (is(Class::Start), is(Class::End), is(Class::Last));
@@ -205,7 +220,6 @@ pub fn admit(
     let granted = granted & (!spoilt | facts.send);
     let may_execute = runs & walked(Walk::Whole) & granted;
     // The key that it invalidates: asked once, when nothing else is wrong.
-    let invalidates = facts.invalidates(cfg);
     let [asked, told] = ["asked", "told"].map(|name| m.reg(name, 1).reset(0));
     let told_ok = m.reg("told_ok", 1).no_reset();
     let told_cause = m.reg("told_cause", 8).no_reset();
@@ -225,7 +239,9 @@ pub fn admit(
         m.set(&told_ok, operated.ok);
         m.set(&told_cause, operated.cause);
     });
-    let settled = m.mux(asked, &told, &!(may_execute & invalidates));
+    // What else is wrong with it is known a cycle later: no other decision waits for what its lookups found.
+    let kept_out = m.reg("kept_out", 1).reset(0);
+    let settled = !invalidates | m.mux(asked, &told, &kept_out);
     let executes = may_execute & (!invalidates | told_ok);
     let locked = may_execute & invalidates & !told_ok;
     // Those of UC and UD that do not go well have no more effect than those dropped before.
@@ -353,7 +369,7 @@ pub fn admit(
     let place_valid = (can & tells) | (flushes & !flushed.bar);
     let place = Stream::new(m, "place", place_valid, m.mux(flushes, &flush_it, &place_it));
     m.drive(&place_room, place.ready);
-    let place = few(&m.label("place"), 2, cfg.unhurried().then_some(2), place);
+    let place = half(&m.label("place"), place);
     let go = can & (place_room | !tells);
     let flush_goes = flushes & (place_room | flushed.bar);
     m.when(go, |m| m.set(&flush_turn, 1)).otherwise_when(flush_goes, |m| m.set(&flush_turn, 0));
@@ -366,6 +382,7 @@ pub fn admit(
     m.drive(&fault_room, fault.ready);
     // The QP context takes no fault while a start waits: a QP has at most one, and all have their place.
     let faults = deep_fifo(&m.label("faults"), cfg.qps, fault);
+    m.set(&kept_out, known & !may_execute & !go);
     m.when(go, |m| {
         m.set(&asked, 0);
         m.set(&told, 0);
@@ -397,8 +414,9 @@ pub fn admit(
     m.drive(&bars, flush_goes & flushed.bar);
     let marks = go & (ends_qp | gone | starts | life_ends);
     let notes = go & runs & facts.quiet;
-    let standing = Standing { dead: bars | (marks & !starts), spoilt: passed_over & !facts.ends };
-    standings.write(bars | marks | notes, m.mux(bars, &flushed.qp, &facts.qp), &standing);
+    let standing = Standing { dead: bars | (marks & !starts), spoilt: passed_over & !facts.ends & !bars };
+    let index = m.mux(bars, &flushed.qp, &facts.qp);
+    m.set_all(&write, &TableWrite { enable: bars | marks | notes, index, entry: standing });
 
     // A message holds the receive that it has of a shared queue until it ends, and leaves it to the next if it is dropped; of a
     // QP's own queue it is the oldest.

@@ -20,7 +20,7 @@
 use crate::config::RnicConfig;
 use crate::memory::{next_page, to_page_end, Lookup};
 use crate::responder::order::{Facts, Pending, Run, PIECES};
-use crate::stream::{few, spare_fifo};
+use crate::stream::{fifo, half, spare_fifo};
 use ferrowire_rtl::{module, Bundle, Interface, Scope, Sig, Stream};
 
 /// Pieces between here and `place`.
@@ -131,6 +131,10 @@ pub fn cut(m: &Scope, cfg: &RnicConfig, runs: Stream<Run>, invalidated: Sig) -> 
     m.when(holds, |m| m.set(&state, State::Hold));
     m.when(state.is(State::Hold) & invalidated, |m| m.set(&state, State::Ask));
     m.drive(&goes, (asked & ends_run) | (none & (pending_room | !run.last)));
-    let pending = few(&m.label("pending"), PACKETS, cfg.unhurried().then_some(2), entering);
+    // `admit` has a register after it: where there is time that and one here are enough.
+    let pending = match cfg.unhurried() {
+        true => half(&m.label("pending"), entering),
+        false => fifo(&m.label("pending"), PACKETS, entering),
+    };
     Cut { lookup, pieces, pending }
 }
