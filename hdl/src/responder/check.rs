@@ -407,7 +407,7 @@ pub fn check(
     let right_place = looked("right_place", is_connectionless(service) | request.gid.eq(copy.gid));
 
     let distance = (request.psn - row.psn).named("distance");
-    let expected = looked("expected", distance.eq(0));
+    let expected = looked("expected", request.psn.eq(row.psn));
     let duplicate = looked("duplicate", distance.bit(23));
 
     let follows = row.inside & is_send.eq(row.send) & expected;
@@ -422,7 +422,7 @@ pub fn check(
     // sequence NAK, which leaves after what is pending of its QP: then there is the QP's own place.
     let replies = is_read | is_atomic;
     let pending = row.taken - done_with;
-    let has_place = looked("has_place", !replies | pending.lt(copy.places));
+    let placeless = looked("placeless", replies & pending.ge(copy.places));
     let crowded = looked("crowded", replies & !shared_room & pending.ne(0));
     // PSNs of the responses, less one.
     let further = (is_read & asks_any).then(whole_mtus(m, last_byte, copy.mtu), lit(24, 0)).named("further");
@@ -478,16 +478,17 @@ pub fn check(
         .otherwise_when(duplicate, |m| m.set(&class, Class::Duplicate.code()))
         .otherwise_when(!expected & row.silent, |m| m.set(&class, Class::Gap.code()))
         .otherwise_when(!expected, |m| m.set(&class, Class::FirstGap.code()))
-        .otherwise_when(!(in_order & offered & has_place), |m| m.set(&class, Class::Invalid.code()))
+        .otherwise_when(!(in_order & offered), |m| m.set(&class, Class::Invalid.code()))
         .otherwise_when(!ready, |m| m.set(&class, Class::NotReady.code()))
-        .otherwise_when(!right_length, |m| m.set(&class, Class::Invalid.code()))
-        .otherwise_when(crowded, |m| m.set(&class, Class::Crowded.code()));
+        .otherwise_when(!right_length, |m| m.set(&class, Class::Invalid.code()));
     let keep = |m: &Scope, name: &str, value: Sig| {
         let reg = m.reg(name, value.width()).no_reset();
         m.when(at_judge, |m| m.set(&reg, value));
         reg
     };
     let found = keep(m, "d_class", class);
+    let placeless = keep(m, "d_placeless", placeless);
+    let crowded = keep(m, "d_crowded", crowded);
     let unused_receives = keep(m, "unused_receives", unused_receives);
     let reason = keep(m, "d_reason", reason);
     let foreign = keep(m, "d_foreign", foreign);
@@ -511,6 +512,7 @@ pub fn check(
     let by_shared = is_send & copy.has_srq;
     let pd = keep(m, "d_pd", m.mux(by_shared, &seen.pd, &copy.pd));
     let stride = keep(m, "d_stride", m.mux(by_shared, &seen.stride, &copy.stride));
+    let has_srq = keep(m, "d_has_srq", copy.has_srq);
     // Where a request is out of order, the receive of the SEND under way ends with the error.
     let in_order = keep(m, "d_in_order", in_order & offered);
     m.when(at_row, |m| m.set(&state, if cfg.unhurried() { State::Judge } else { State::Tell }));
@@ -531,6 +533,10 @@ pub fn check(
     let none = asks_shared & !seen_ready;
     let refusal = m.mux(quiet, &lit(4, Class::Dropped.code()), &lit(4, Class::NotReady.code()));
     let found = m.mux(none, &refusal, &found);
+    // A READ or an atomic that is good otherwise may have no place.
+    let good = Class::Execute.is(found);
+    let found = m.mux(good & crowded, &lit(4, Class::Crowded.code()), &found);
+    let found = m.mux(good & placeless, &lit(4, Class::Invalid.code()), &found);
     let reason = m.mux(none, &code(DropReason::NoReceive), &reason);
     let is_again = Class::Duplicate.is(found) & replies;
     let unheard = is_again & !(may_repeat & further.lt(past));
@@ -543,7 +549,7 @@ pub fn check(
     let kind = m.mux(is_atomic & packet, &lit(2, Kind::Atomic.code()), &kind);
     let credit = m.mux(copy.has_srq, &lit(5, u32::from(CREDIT_INVALID)), &credit_code(m, unused_receives));
     // Where a packet that may yet fail has used up a receive of which only the row knows, the next one waits.
-    let judged = quiet & executes & m.mux(is_send, &copy.has_srq, &has_imm);
+    let judged = quiet & executes & m.mux(is_send, &has_srq, &has_imm);
     let facts = Facts {
         class,
         qp,
@@ -581,9 +587,11 @@ pub fn check(
     let at_tell = state.is(State::Tell);
     // SENDs, WRITEs and atomics of a QP are executed in their order (IBTA volume 1, 9.5): what is placed waits for atomics before it.
     let places = executes & kind.eq(0);
-    let waits = places & row.atomic & row.taken.ne(done_with);
+    // That they are is known a cycle later.
+    let pends = m.delay("pends", &(row.atomic & row.taken.ne(done_with)));
+    let waits = places & pends;
     // Of a QP with a receive queue of its own nobody needs to know that it has gone to ERR.
-    let nothing = by_repair | (by_error & !copy.has_srq);
+    let nothing = by_repair | (by_error & !has_srq);
     let later = (at_tell & unready & open.ne(0)).named("later");
     let touch_room = m.wire("touch_room", 1);
     let touches_one = executes & is_send & starts & has_bytes;
@@ -595,7 +603,7 @@ pub fn check(
         m.set(&state, State::Idle);
         m.set(&stalled, 1);
     });
-    let opens = done & executes & quiet & is_send & !copy.has_srq;
+    let opens = done & executes & quiet & is_send & !has_srq;
     let closes = settled.zext(open_bits) + (done & by_mend).zext(open_bits);
     m.set(&open, open + opens.zext(open_bits) - closes);
     let touch = Stream::new(m, "touch", telling.fire() & touches_one, touch);
