@@ -381,7 +381,7 @@ pub fn admit(
     let fault = Stream::new(m, "fault", go & ends_qp, QpFault { qp: facts.qp, event });
     m.drive(&fault_room, fault.ready);
     // The QP context takes no fault while a start waits: a QP has at most one, and all have their place.
-    let faults = deep_fifo(&m.label("faults"), cfg.qps, fault);
+    let faults = deep_fifo(&m.label("faults"), cfg.qps, half(&m.label("fault"), fault));
     m.set(&kept_out, known & !may_execute & !go);
     m.when(go, |m| {
         m.set(&asked, 0);

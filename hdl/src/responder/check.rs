@@ -532,11 +532,11 @@ pub fn check(
     let takes_shared = (asks_shared & seen_ready & !(quiet & Class::Dropped.is(found))).named("takes_shared");
     let none = asks_shared & !seen_ready;
     let refusal = m.mux(quiet, &lit(4, Class::Dropped.code()), &lit(4, Class::NotReady.code()));
-    let found = m.mux(none, &refusal, &found);
-    // A READ or an atomic that is good otherwise may have no place.
+    // A READ or an atomic, which takes no receive, may have no place though all else is good.
     let good = Class::Execute.is(found);
     let found = m.mux(good & crowded, &lit(4, Class::Crowded.code()), &found);
     let found = m.mux(good & placeless, &lit(4, Class::Invalid.code()), &found);
+    let found = m.mux(none, &refusal, &found);
     let reason = m.mux(none, &code(DropReason::NoReceive), &reason);
     let is_again = Class::Duplicate.is(found) & replies;
     let unheard = is_again & !(may_repeat & further.lt(past));

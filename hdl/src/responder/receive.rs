@@ -691,7 +691,9 @@ pub fn receive(
         wqes | wqes.eq(0).zext(n.width())
     };
     let reach = distance + (SPREAD - 1);
-    let wished = m.delay("wished", &(index + 1 + fewer(reach).zext(16)));
+    let wish = index + 1 + fewer(reach).zext(16);
+    let wished = m.delay("wished", &wish);
+    let farther = m.delay("farther", &(kind_need & (row.limit - wish).bit(15)));
     let batch = m.delay("batch", &fewer(lit(7, cfg.fetch_batch)));
     let bounds = m.delay("bounds", &queue.bounds());
     // Where many queues are in use, each has its share of the slots.
@@ -706,7 +708,6 @@ pub fn receive(
 
     // How much can be read at once.
     let at_plan = state.is(State::Plan);
-    let farther = kind_need & (row_limit - wished).bit(15);
     let until = m.mux(farther, &wished, &row_limit).named("until");
     let posted = producer - begin;
     // A queue holds up to 2^15.
