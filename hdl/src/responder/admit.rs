@@ -453,6 +453,8 @@ pub fn admit(
         flushed: (flush_goes & !flushed.bar & !flushed.last) | (go & lost),
         writes: go & executes & !facts.send & facts.kind.eq(0),
     };
+    // Who counts is not in a hurry.
+    let counts = m.delay("counted", &counts);
     Admitted {
         place,
         addresses,

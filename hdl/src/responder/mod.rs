@@ -46,7 +46,7 @@ use crate::context::congestion::{Charge, Gate, Marked};
 use crate::host::event::Report;
 use crate::host::{SrqControl, SrqStatus};
 use crate::memory::{self, Lookup, Operation, Passage, Translation};
-use crate::stream::{breath, forward, half, Beat};
+use crate::stream::{breath, half, Beat};
 use crate::tx::arbitrate::TxSource;
 use crate::types::{
     Completion, DmaReadData, DmaReadRequest, DmaWrite, Headers, OfQp, QpBroadcast, QpFault, QpInit,
@@ -196,7 +196,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     mends.connect(walked.mends);
     m.drive(&settled, walked.settled);
     // Which comes next is known long before it comes.
-    let arrivals = forward(&m.label("arrivals"), input.arrivals);
+    let arrivals = half(&m.label("arrivals"), input.arrivals);
     let runs = merge(m, arrivals, half(&m.label("runs"), walked.runs), input.runs);
     let invalidated = m.wire("invalidated", 1);
     let runs = breath(&m.label("merged"), cfg.unhurried(), runs);
