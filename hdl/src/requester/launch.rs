@@ -28,7 +28,7 @@
 //! comes back from here where the packet fails or is forgotten.
 //!
 //! One report in two cycles, 3 cycles after `commit` or 2 after the payload's last beat, whichever is later; where beats are narrow one in three cycles, and
-//! 3 cycles later; and each a cycle later while a QP is barred, for then it is compared with its QP's bar. Packets with payload pass in the cycle in which they come. Where the completer does not take reports at once, for it is
+//! 3 cycles later; and each a cycle later from the first bar on, for then it is compared with its QP's. Packets with payload pass in the cycle in which they come. Where the completer does not take reports at once, for it is
 //! busy, packets may be on the wire that it does not know: until it does, `late` tells it to leave answers alone. Reset: the queue is empty
 //! and no QP is barred.
 
@@ -132,10 +132,9 @@ pub fn launch(
     bars_of.write(written.enable, written.index, &written.entry);
     m.assert(!(written.enable & queue.valid), "a bar is written between two entries");
     let bar = bars_of.read(m, enters, coming, Collision::New);
-    // Where no QP is barred, nothing need be looked at. Otherwise what is compared counts in the second cycle.
-    let standing = m.reg("standing", cfg.qp_bits() + 1).reset(0);
+    // Until a QP has been barred, nothing need be looked at. From then on what is compared counts in the second cycle.
     let some_barred = m.reg("some_barred", 1).reset(0);
-    m.set(&some_barred, standing.any());
+    m.when(written.enable & written.entry.barred, |m| m.set(&some_barred, 1));
     let compared = m.reg("compared", 1).reset(0);
     m.set(&compared, queue.valid);
     let stopped = m.delay("stopped", &bar.stops(sent.index));
@@ -187,9 +186,6 @@ pub fn launch(
             entry: Barred { barred: bars, index: sent.index },
         },
     );
-    let counted = standing.width();
-    let (one_more, one_less) = (bars & !bar.barred, done & bar.barred);
-    m.set(&standing, standing + one_more.zext(counted) - one_less.zext(counted));
     let bar = Stream::new(m, "bar", bars, Bar { qp: sent.qp, index: sent.index });
     m.drive(&bar_room, bar.ready);
     let bar = fifo(&m.label("bar"), 2, bar);
