@@ -177,7 +177,7 @@ pub fn admit(
 
     // The decision.
     let shape = Standing { dead: bits(1), spoilt: bits(1) };
-    let standings = m.mem("standings", cfg.qps, &shape).style(Style::Block).build();
+    let standings = m.mem("standings", cfg.qps, &shape).style(Style::Distributed).build();
     let shape = TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: shape };
     let write = m.wire_of("stands", &shape);
     standings.write(write.enable, write.index, &write.entry);
