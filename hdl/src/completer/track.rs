@@ -845,10 +845,11 @@ pub fn track(
         m.set(&next.draining, in_sqd & row.draining & !drained);
     });
     m.when(ends_answer & row.draining, |m| m.set(&next.flushing, 1));
-    // The way of the answer ends here: nobody enters the line in the cycle behind it.
+    // The way of the answer ends here: nobody else enters the line in the cycle after it, in which the next answer may be under way.
     let again = m.delay("looks_again", &(ends_answer & row.draining & !row.flushing));
+    let again_qp = m.delay("looks_again_qp", &qp);
     let enter = ((is_flushed | awaits) & !row.flushing) | ends_turn | again;
-    let entering = Stream::new(m, "entering", enter, qp);
+    let entering = Stream::new(m, "entering", enter, m.mux(again, &again_qp, &qp));
     m.assert(!entering.valid | entering.ready, "the line has a place for every QP");
     works.connect(deep_fifo(&m.label("line"), cfg.qps, entering));
     m.when(sweeping, |m| {

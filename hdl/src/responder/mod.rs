@@ -230,7 +230,9 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     cut.pieces.accept(both & pieces.ready);
     admitted.addresses.accept(both & pieces.ready);
     let placed = place(m, cfg, admitted.place, pieces, input.frames, checked.operands, input.values);
-    m.set_all(&unused, &m.delay("not_executed", &placed.unused));
+    let not_executed = m.reg_zero("not_executed", &placed.unused);
+    m.set_all(&not_executed, &placed.unused);
+    m.set_all(&unused, &not_executed);
     let (answer, data) = (input.reply_answer, input.reply_data);
     let replies = breath(&m.label("replies"), cfg.unhurried(), placed.replies);
     let replied =

@@ -1202,7 +1202,6 @@ mod tests {
         let vector = Vector::random(&mut bench.random, false, true);
         bench.write(3, vector);
         bench.vectors[3] = vector;
-        bench.sim.tick();
         bench.push(Packet { qp: 3, opcode: Opcode::RcAcknowledge, bytes: 0, lane: 0 });
         bench.run(0.0);
     }

@@ -83,3 +83,27 @@ fn a_stay_that_is_over_has_no_mark() {
         }
     }
 }
+
+#[test]
+fn a_mark_comes_whoever_is_answered_right_after_the_last_of_what_was_begun() {
+    for beat_bytes in [8, 64] {
+        let mut bench = bench_of(&RnicConfig { beat_bytes, ..config(32, LIMIT.into()) }, 1, 0.0);
+        (0..QPS).for_each(|qp| bench.start(qp));
+        bench.send(2, 1);
+        bench.send(4, 3);
+        bench.set_state(2, QpState::Sqd);
+        bench.drain(2, 1, 6);
+        bench.steps(40);
+        let psn_of = |(qp, ahead): (usize, u32)| (qp, (bench.qps[qp].oldest_psn + ahead) % MODULUS);
+        let answers = [(4, 0), (2, 0), (4, 1), (4, 2)].map(psn_of);
+        answers.into_iter().for_each(|(qp, psn)| bench.answer(qp, psn, ACK));
+        bench.taken(ANSWER);
+        bench.steps(200);
+        assert_eq!(bench.marked_ends(2), [0, 1006], "{beat_bytes} bytes a beat");
+        // What was posted after it is flushed.
+        bench.set_state(2, QpState::Err);
+        bench.sources[FLUSH].push_values(&[("qp", 2), ("producer", 4)]);
+        bench.steps(300);
+        assert_eq!(bench.marked_ends(2), [0, 1006, 1, 2, 3], "{beat_bytes} bytes a beat");
+    }
+}

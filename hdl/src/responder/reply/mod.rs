@@ -262,7 +262,8 @@ pub fn reply(
     let (looked_up, ends) = (issued.looked_up.clone(), issued.ends.fire());
     let reading = Passage { enters: issued.reading, leaves: ends };
     // That one is done is seen a cycle later, as is that a beat has left.
-    let computed_one = m.delay("computed_one", &issued.places.fire());
+    let computed_one = m.reg("computed_one", 1).reset(0);
+    m.set(&computed_one, issued.places.fire());
     let computing = Passage { enters: issued.granted, leaves: computed_one };
     let collected = collect::collect(m, cfg, data, issued.ends, passes);
     m.drive(&taken, m.delay("taken_before", &collected.taken));
@@ -316,15 +317,19 @@ pub fn reply(
     }
 }
 
-/// Takes turns where both wait. A departure that comes in this cycle is no part of the choice: it is known late.
+/// Takes turns where both wait. A departure that comes in this cycle is no part of the choice: it is known late. So what is on
+/// offer may change until it is taken; a [`half`] takes it.
 fn in_turn(m: &Scope, passed: Stream<Header>, departing: Stream<Header>) -> Stream<Header> {
     let waited = m.reg("waited", 1).reset(0);
     m.set(&waited, departing.valid & !departing.ready);
-    let passes = (passed.valid & !waited).named("passes_first");
+    let departed_last = m.reg("departed_last", 1).reset(0);
+    let gives_way = (waited & !departed_last).named("gives_way");
+    let passes = (passed.valid & !gives_way).named("passes_first");
     let header = m.mux(passes, &passed.payload, &departing.payload);
     let header = Stream::new(m, "header", passes | departing.valid, header);
-    passed.accept(header.ready & !waited);
+    passed.accept(header.ready & !gives_way);
     departing.accept(header.ready & !passes);
+    m.when(header.fire(), |m| m.set(&departed_last, !passes));
     header
 }
 
