@@ -41,7 +41,7 @@
 //! there may be such a one is looked at again when that is known.
 //!
 //! Where the message has the receive of a shared queue, or a WRITE has used one up, the next packet of UC and UD waits until `walk`, of a
-//! WRITE `admit`, says what became of it, and the row is put right then: 8 cycles for a SEND or datagram, 13 for a WRITE. Those of RC wait only
+//! WRITE `admit`, says what became of it, and the row is put right then: some 9 cycles for a SEND or datagram, 14 for a WRITE. Those of RC wait only
 //! behind one that does.
 //!
 //! A raw frame is a datagram whose source, key and destination nobody checks, and without a GRH.

@@ -22,7 +22,7 @@
 //! What decides whether an order asks for a WQE, and for which, comes with it from registers; so does what has become of the WQE when its SGEs are
 //! compared.
 //!
-//! A WRITE costs one cycle, a SEND 3 for its first SGE where the WQE is on the card, one more in the middle of a message,
+//! A WRITE costs 2 cycles, a SEND 3 for its first SGE where the WQE is on the card, one more in the middle of a message,
 //! and 2 for each further SGE; where beats are narrow, each SGE is looked up by itself. The cursor counts only within a message, so that no start has to clear it. The longest path is
 //! the comparison of the packet's bytes with those of an SGE that comes, or is entered.
 //!

@@ -9,7 +9,8 @@
 //!
 //! A request goes to `build` before its payload has come, so that its headers are ready then. What is chosen behind it waits, and answers would
 //! leave at the pace at which the host brings payload: so slow that the responder, which waits for the answers, holds up what is received. So
-//! a packet whose payload is not at hand is offered only where nobody else offers one, or has been already.
+//! a packet whose payload is not at hand is offered only where nobody else offered one in the cycle before, or has been
+//! already. `others` is of that cycle; of answers it tells those that come, too.
 //!
 //! `came`: payloads that are at hand now, in the packets' order. Nobody waits for ever: payload comes whether its packet has passed or
 //! not, and then `arbitrate` gives it its turn.
@@ -23,7 +24,7 @@ use ferrowire_rtl::{clog2, module, Scope, Sig, Stream};
 /// Payloads that may come in a cycle, as a number: one from memory, one that came with its WQE.
 pub const CAME: u32 = 2;
 
-/// Lets packets pass. `others`: another source offers one.
+/// Lets packets pass. `others`: another source offered one in the cycle before.
 #[module]
 pub fn give_way(m: &Scope, others: Sig, came: Sig, packets: Stream<TxPacket>) -> Stream<TxPacket> {
     // Below zero where packets are ahead of their payload.

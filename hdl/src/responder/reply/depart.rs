@@ -16,7 +16,7 @@
 //! it behind is forgotten, whether there is payload or not, until the end of its life comes by. The QP is told to the QP
 //! context once. A packet that has been offered when its payload fails is poisoned; its frame does not leave.
 //!
-//! A READ response a cycle; an atomic 3 cycles and what `atomic` takes; a NAK 3. Reset: the bits are swept, one QP a cycle.
+//! A READ response in two cycles; an atomic 3 cycles and what `atomic` takes; a NAK 3. Reset: the bits are swept, one QP a cycle.
 
 use super::atomic::{Errand, Job, Outcome};
 use super::cut::Work;

@@ -203,7 +203,7 @@ pub struct Replied {
     pub source: TxSource,
     /// The packet on offer is an ACK or a NAK.
     pub acknowledges: Sig,
-    /// One will be on offer in the next cycle, if the register is free.
+    /// One, or the end of a QP, will be in the register in the next cycle if that is free now.
     pub comes: Sig,
     /// Questions to the key and page tables.
     pub lookup: Stream<Lookup>,
