@@ -6,10 +6,10 @@ use std::sync::Mutex;
 
 use ferrowire_verilator::{build, lint, verilator_runs, BuildError, OptLevel, Options, PortSpec, Source};
 
-/// Tests here count the runs of Verilator, which the process counts as a whole.
+/// Tests here count the runs of Verilator, which the process counts as a whole: who builds in this program is alone.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn alone() -> std::sync::MutexGuard<'static, ()> {
+pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(|e| e.into_inner())
 }
 

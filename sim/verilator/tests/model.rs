@@ -7,6 +7,7 @@ use ferrowire_verilator::{build, Clocks, Library, Model, Options, PortSpec, Sour
 const WIDTHS: [u32; 13] = [1, 7, 8, 9, 16, 17, 32, 33, 64, 65, 128, 512, 4096];
 
 fn made(source: &Source, options: &Options) -> Library {
+    let _alone = crate::build::alone();
     build(source, options).unwrap_or_else(|e| panic!("{e}"))
 }
 
