@@ -164,7 +164,7 @@ pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Str
     let kick = Stream::new(m, "kick", goes & entry.answered, qp);
     m.drive(&kick_room, kick.ready);
     let kicks = fifo(&m.label("kicks"), 4, kick);
-    // Nobody waits for either.
+    // The failure count and the fault may each be told a cycle later.
     let fault_now = m.reg("fault_now", 1).reset(0);
     m.set(&fault_now, goes & fails);
     let fault = Stream::new(m, "fault", fault_now, m.delay("fault_qp", &qp));

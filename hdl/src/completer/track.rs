@@ -308,7 +308,7 @@ pub fn track(
     let expires = expired.valid & restart_room;
     let others = failed.valid | flush.valid | expires | work.valid;
     let free_to = (idle | follows) & !reset.valid & !init.valid & kick_room & eased_room;
-    // One for nobody has its end in this cycle, and there is place for one of these.
+    // An answer to an unknown QP is dropped in the cycle in which it is taken, and one answer can be dropped in a cycle.
     let answers_wait = answers.valid & !late & answer_room & (known | !follows);
     let is_reset = idle & reset.valid;
     let is_init = idle & init.valid;
@@ -470,7 +470,7 @@ pub fn track(
     // In the row's cycle it comes from the table; all work is done on the copy here.
     let at_row = state.is(State::Row);
     let row = m.reg_of("row", &row_shape);
-    // What is written while the QP's next answer is taken is here.
+    // If the next answer is for the same QP, its row is written while it is read: the new row is in the register.
     let same = m.reg("same", 1).no_reset();
     m.when(starts, |m| m.set(&same, follows & chosen.eq(qp)));
     let stored = m.mux(cfg.only(!cfg.unhurried(), same), &row, &stored);
@@ -845,7 +845,7 @@ pub fn track(
         m.set(&next.draining, in_sqd & row.draining & !drained);
     });
     m.when(ends_answer & row.draining, |m| m.set(&next.flushing, 1));
-    // The way of the answer ends here: nobody else enters the line in the cycle after it, in which the next answer may be under way.
+    // The QP enters the line a cycle later, when no other QP does. The next answer may be under way by then, so the QP is kept.
     let again = m.delay("looks_again", &(ends_answer & row.draining & !row.flushing));
     let again_qp = m.delay("looks_again_qp", &qp);
     let enter = ((is_flushed | awaits) & !row.flushing) | ends_turn | again;

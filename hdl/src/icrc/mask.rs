@@ -102,9 +102,9 @@ fn template(bytes: usize, vlan: bool, is_v6: bool) -> Template {
     Template { ones, keep, seed: added }
 }
 
-/// A register with the beat as it is masked by its number (`head`, counting stops behind the headers), VLAN tag and IP
-/// version. `ended`: the lanes behind the packet, a bit each. These become zero by the flip-flops' reset, which costs a LUT a
-/// lane and not one a bit: the headers reach few lanes.
+/// The masked beat, in a register. The mask depends on the number of the beat (`head`, which stops after the headers), on the
+/// VLAN tag and on the IP version. `ended` has a bit for each lane after the packet's end. The reset of the flip-flops clears
+/// these lanes, which costs a LUT for each lane instead of one for each bit.
 fn masked_register(m: &Scope, data: Sig, ended: &[Sig], head: Sig, vlan: Sig, is_v6: Sig) -> Sig {
     let beat_bytes = data.width() as usize / 8;
     let beats = HEAD_BYTES.div_ceil(beat_bytes) + 1;
@@ -125,12 +125,12 @@ fn masked_register(m: &Scope, data: Sig, ended: &[Sig], head: Sig, vlan: Sig, is
     let added = table(|t| &t.seed).named("added");
     let whole = ((data | ones) & keep) ^ added;
     let byte = |s: Sig, lane: usize| s.slice(8 * lane as u32, 8);
-    // What is added stays where a packet ends before it.
+    // The seed is added even where the packet ends before it.
     let lanes = ended.iter().enumerate().map(|(i, ended)| ended.then(byte(added, i), byte(whole, i)));
     m.delay("masked_data", &cat(&lanes.collect::<Vec<_>>()))
 }
 
-/// The lanes behind `last`, if the packet ends in this beat.
+/// A bit for each lane: the packet ends in this beat, and its `last` lane is a lower one.
 fn lanes_behind(ends: Sig, last: Sig) -> Vec<Sig> {
     (0..1u32 << last.width()).map(|lane| ends & last.lt(lane)).collect()
 }

@@ -152,6 +152,7 @@ struct Extent {
 /// What follows from the packet alone: UDP, BTH and extent without what the address vector says.
 #[derive(Clone, Bundle)]
 struct Draft {
+    /// UDP, BTH, extension headers.
     transport: Sig,
     datagram: Sig,
     datagram_bytes: Sig,
@@ -164,20 +165,11 @@ struct Draft {
     loops: Sig,
 }
 
-/// Stage B.
+/// Stage B: the packet with what its address vector says.
 #[derive(Clone, Bundle)]
 struct Planned {
     brief: Brief,
-    /// UDP, BTH, extension headers.
-    transport: Sig,
-    datagram_bytes: Sig,
-    extent: Extent,
-    payload_bytes: Sig,
-    payload_lane: Sig,
-    departed: Departed,
-    request: Sig,
-    raw: Sig,
-    loops: Sig,
+    draft: Draft,
 }
 
 /// A frame that may leave, but for its header.
@@ -364,25 +356,16 @@ impl Draft {
         let rest = [bth::OPCODE, bth::SE, bth::PAD, bth::BECN, bth::ACKREQ, bth::PSN].map(nothing);
         let fields = [vec![(bth::PKEY, ports.pkey), (bth::DESTQP, dest)], rest.into()].concat();
         let bth = assemble(&bth::LAYOUT, &fields);
-        Planned {
-            brief: v.clone(),
-            transport: own.transport | cat(&[udp, bth]).zext(own.transport.width()),
-            datagram_bytes: own.datagram_bytes,
-            extent: Extent { header, payload: own.extent.payload },
-            payload_bytes: own.payload_bytes,
-            payload_lane: own.payload_lane,
-            departed: own.departed,
-            request: own.request,
-            raw: own.raw,
-            loops: own.loops,
-        }
+        let transport = own.transport | cat(&[udp, bth]).zext(own.transport.width());
+        let extent = Extent { header, payload: own.extent.payload };
+        Planned { brief: v.clone(), draft: Draft { transport, extent, ..own } }
     }
 }
 
 impl Planned {
     /// That of the IPv4 header, with the length that was not known before.
     fn checksum(&self) -> Sig {
-        !fold(sum(17, &[self.brief.sum, self.datagram_bytes]))
+        !fold(sum(17, &[self.brief.sum, self.draft.datagram_bytes]))
     }
 }
 
@@ -541,8 +524,8 @@ fn at_once(
     let with_sum = Summed {
         network,
         checksum: planned.checksum(),
-        transport: planned.transport,
-        datagram_bytes: planned.datagram_bytes,
+        transport: planned.draft.transport,
+        datagram_bytes: planned.draft.datagram_bytes,
         next,
     };
     let summed = m.reg_of("summed", &with_sum);
@@ -595,6 +578,7 @@ pub fn build(
             let worked_out = draft.with(&brief, &ports);
             let planned = m.reg_of("planned", &worked_out);
             m.when(read_moves, |m| m.set_all(&planned, &worked_out));
+            m.discard(&planned.draft.datagram);
             (planned, Vectors::ByBeat(images), lit(1, 0))
         }
         false => {
@@ -606,12 +590,12 @@ pub fn build(
         }
     };
     let commanded = m.reg("commanded", 1).reset(0);
-    let odd = planned.raw.then(lit(2, 0), lit(2, ODD));
-    let offset = cat(&[odd, planned.extent.header]);
+    let odd = planned.draft.raw.then(lit(2, 0), lit(2, ODD));
+    let offset = cat(&[odd, planned.draft.extent.header]);
     let run = Run {
-        from_lane: planned.payload_lane,
+        from_lane: planned.draft.payload_lane,
         to_lane: offset.trunc(lane_bits),
-        length: planned.payload_bytes,
+        length: planned.draft.payload_bytes,
     };
     let run = Stream::new(m, "run", planned_valid & !commanded, run);
     read.accept(plans & !writes);
@@ -620,20 +604,20 @@ pub fn build(
     m.when(planned_moves, |m| m.set(&commanded, 0)).otherwise_when(run.fire(), |m| m.set(&commanded, 1));
 
     // What goes into the frame beside its header, and what of D the header needs.
-    let priority = planned.brief.priority & (!planned.raw).repeat(3);
+    let priority = planned.brief.priority & (!planned.draft.raw).repeat(3);
     let next = Next {
         of: FrameOf {
-            departed: planned.departed.clone(),
-            request: planned.request,
+            departed: planned.draft.departed.clone(),
+            request: planned.draft.request,
             priority,
             aside: aside.shr_by(priority).bit(0),
-            raw: planned.raw,
-            loops: planned.loops,
-            reserved: planned.loops.then(reserved(cfg, planned.payload_bytes), nothing(cfg)),
+            raw: planned.draft.raw,
+            loops: planned.draft.loops,
+            reserved: planned.draft.loops.then(reserved(cfg, planned.draft.payload_bytes), nothing(cfg)),
         },
-        extent: planned.extent.clone(),
-        has_payload: planned.payload_bytes.any(),
-        tail: planned.payload_bytes.trunc(lane_bits),
+        extent: planned.draft.extent.clone(),
+        has_payload: planned.draft.payload_bytes.any(),
+        tail: planned.draft.payload_bytes.trunc(lane_bits),
     };
     let able = planned_valid & (commanded | run.ready);
     let leaves = Leaves { goes: m.wire("goes", 1), fires: m.wire("fires", 1), behind: m.wire("behind", 1) };

@@ -27,7 +27,7 @@
 //! with two, a CNP 6. Each flow is visited in each period: there are as many flows as 7 cycles a flow allow ([`flows`]), so that CNPs
 //! have their time too; where visits are late, they make up.
 //!
-//! `sent` is a pulse; `cnps` and `resets` wait for some cycles, and with the row under way for a `wake` before it to be taken. `gate` is a broadcast as those of the QP context. Behind a gate that opens comes a `wake`, always. A QP that goes to RESET ends its flow. Reset ends
+//! `sent` is a pulse; `cnps` and `resets` wait for some cycles. A row is written only when there is room for its `wake`. `gate` is a broadcast as those of the QP context. Behind a gate that opens comes a `wake`, always. A QP that goes to RESET ends its flow. Reset ends
 //! all: it takes as many cycles as there are QPs, in which every copy of the gate is told so.
 //!
 //! Bad input: a line rate below the least rate, or steps of zero, make no sense and no harm: a flow then ends at once.
@@ -244,7 +244,7 @@ pub fn react(
     m.when(over & !starts & !late.all(), |m| m.set(&late, late + 1))
         .otherwise_when(starts & !over, |m| m.set(&late, late - 1));
 
-    // Who comes next: visits, then resets, then CNPs. A visit begins in the cycle in which the one before it is written.
+    // Visits come first, then resets, then CNPs. A visit begins in the cycle that writes the row of the visit before it.
     let write = m.wire("write", 1);
     let never = Forget::nothing(cfg.qps);
     let cnps = cnps.map(|qp| Flagged { row: *qp, flags: lit(1, 1) });
@@ -374,7 +374,8 @@ pub fn react(
     });
     m.when(state.is(State::Weigh), |m| go(m, State::Write));
 
-    // By time first; a count stays at its end. Whether it is behind the first steps, as it is and one more, is known a cycle before.
+    // The rise by time comes first. A count stops at its largest value. Both comparisons with the number of first steps, of the count
+    // and of the count plus one, are made a cycle earlier.
     let more = |n: Sig, by: Sig| n + (by & !n.all()).zext(5);
     let steps = control.steps.zext(5);
     let behind = |name: &str, n: Sig, now: Sig| {
@@ -443,7 +444,7 @@ pub fn react(
     let after = Gate { shut: lit(1, 1), stop: charged_gate.stop | goes_over };
     is_gated.write(charged | write, charged.then(charged_flow, at), &m.mux(charged, &after, &stays));
 
-    // A wake comes behind its gate. There is place for it before the row is written.
+    // A wake leaves after its gate has opened. The row is written only when there is room for the wake.
     let opens = m.reg("opens", 1).reset(0);
     m.set(&opens, write & was_shut & !shuts);
     let woken = Stream::new(m, "woken", opens, m.delay("woken_qp", &qp));

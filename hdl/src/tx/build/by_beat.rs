@@ -129,7 +129,7 @@ pub(super) fn header(
     const _: () = assert!(eth::BYTES * 8 + ipv4::CHECKSUM.offset as usize >= 2 * 64);
     let checksum = m.delay("checksum", &planned.checksum());
     let none = Network::of(&AddressVector::of().zeros());
-    let lengths_now = [planned.datagram_bytes + ipv4::BYTES, planned.datagram_bytes];
+    let lengths_now = [planned.draft.datagram_bytes + ipv4::BYTES, planned.draft.datagram_bytes];
     let nothing = lit(16, 0);
     let with = rows(cfg, network_headers(&none, lengths_now, checksum));
     let without = rows(cfg, network_headers(&none, [nothing; 2], nothing));
@@ -140,7 +140,7 @@ pub(super) fn header(
     let known = row_of(m, &planned.brief, &known, row.trunc(row_bits)) & (!row.msb()).repeat(beat);
 
     // What is left of UDP and what follows it, and the bytes that have just left: it begins at one of a few lanes.
-    let rest = planned.transport;
+    let rest = planned.draft.transport;
     let last = m.reg("last_bytes", beat).no_reset();
     let begun = row.ge(of_form(|length, bytes| length / bytes));
     let lane = |length: usize| {
