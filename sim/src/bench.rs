@@ -178,6 +178,9 @@ const LATENCIES: [(&str, f64); 3] = [
     ("read_64_doorbell_to_cqe_cycles", 180.0),
 ];
 
+/// The first of them for a message that is one packet of 4,096 bytes.
+const LONG: &str = "write_4096_doorbell_to_wire_cycles";
+
 /// The first of them where the WQE is pushed, of cards that take such.
 const PUSHED: &str = "doorbell_to_wire_pushed_cycles";
 
@@ -239,7 +242,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     let wanted =
         |name: &str| args.only.is_empty() || args.only.iter().any(|part| name.contains(part.as_str()));
     let rates: Vec<&Rate> = RATES.iter().filter(|rate| wanted(rate.name)).collect();
-    let latencies = LATENCIES.iter().any(|latency| wanted(latency.0)) || wanted(PUSHED);
+    let latencies = LATENCIES.iter().any(|latency| wanted(latency.0)) || wanted(PUSHED) || wanted(LONG);
     anyhow::ensure!(!rates.is_empty() || latencies, "no figure has {} in its name", args.only.join(" or "));
     let (mut results, mut missing) = (Vec::new(), Vec::new());
     let each = rates.len() * args.qps.len() + usize::from(latencies);
@@ -280,6 +283,12 @@ pub fn run(args: &BenchArgs) -> Result<()> {
                             budget,
                         ));
                     }
+                }
+                if wanted(LONG) {
+                    let latency = measure::latency(&cards(true)?, 4096, PathMtu::B4096)
+                        .with_context(|| format!("{name}: one message of 4,096 bytes"))?;
+                    let which = (name.as_str(), host_latency, 1);
+                    found.push(Figure::new(LONG, which, latency.wire as f64, "cycles", None));
                 }
                 if config.push_slots > 0 && wanted(PUSHED) {
                     let pushed = Connection { push: true, ..Connection::default() };
@@ -632,7 +641,7 @@ mod tests {
     fn no_two_figures_have_one_name() {
         let mut names: Vec<&str> = RATES.iter().map(|rate| rate.name).collect();
         names.extend(LATENCIES.iter().map(|latency| latency.0));
-        names.push(PUSHED);
+        names.extend([LONG, PUSHED]);
         let count = names.len();
         names.sort_unstable();
         names.dedup();

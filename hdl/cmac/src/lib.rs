@@ -7,7 +7,7 @@
 //!                 |             +--> counts                         |
 //!  stat ------> link -----------------------------------------  two flops ---------> link_up
 //!                 |  +--> ctl                                       |
-//!  tx_axis <-- skid <-- transmit <-- store (waits) <--------- async_fifo <-- skid <-- tx
+//!  tx_axis <-- skid <-- transmit <-- store (passes) <-------- async_fifo <-- skid <-- tx
 //!                          +--> counts                              |
 //! ```
 //!
@@ -23,9 +23,9 @@
 //! **A bad frame never reaches the core.** The block gives its verdict, `rx_axis_tuser`, with the last beat; the core's port has no mark for it. So received frames wait in a
 //! [store](ferrowire_mac::store) until they are whole, and a bad one was never there. Where there is no room a frame is lost whole, and counted.
 //!
-//! **The block never runs dry.** A frame that has begun must go on whenever the block takes a beat (`tx_unfout`; it takes a reset to recover). The core promises no beat in every cycle and its clock is the slower
-//! one, so frames to be sent are stored until they are whole, too, *behind* the crossing: from the store there is a beat in every cycle of the block to the frame's end. Beginning earlier, with as much as the
-//! core's clock cannot catch up, would need a promise that the core does not give.
+//! **The block never runs dry.** A frame that has begun must go on whenever the block takes a beat (`tx_unfout`; it takes a reset to recover). The core promises a beat in every cycle of its clock from a frame's first to
+//! its last, but that clock is the slower one. So the beginning of a frame is stored *after* the crossing, as many beats as the core's clock falls behind until the frame's end ([`ahead`]); shorter frames are stored whole.
+//! From there on the store has a beat in every cycle of the block. If the core breaks its promise, the frame [ends as a bad one](transmit).
 //!
 //! **Both stores are in the block's clock:** frames of 65 bytes come as two beats in 7.12 ns, 281 million beats a second, which the wider clock takes and 250 MHz do not. A burst of them waits in the store;
 //! if they do not end, frames are lost there.
@@ -64,6 +64,18 @@ use transmit::Axis;
 pub const BYTES: u32 = 64;
 /// Beats in each crossing.
 const CROSSING: u32 = 16;
+/// The block's clock.
+pub const BLOCK_KHZ: u32 = 322_266;
+
+/// Beats of a frame that are stored before it leaves, for a core of `core_khz` whose longest frame has `longest` bytes.
+///
+/// While the block takes `n` beats, the core gives `n * core_khz / BLOCK_KHZ`. A beat more is what the crossing may be late by, one is the
+/// core's next and one is for clocks that are not exactly what they are said to be.
+pub const fn ahead(core_khz: u32, longest: u32) -> u32 {
+    let beats = longest.div_ceil(BYTES) as u64;
+    let slower = BLOCK_KHZ.saturating_sub(core_khz) as u64;
+    (beats * slower).div_ceil(BLOCK_KHZ as u64) as u32 + 3
+}
 
 /// Frames of 9,000 bytes behind Ethernet header and VLAN tag, and buffers of 32 KiB: what eight block RAMs hold that are 64 bytes wide.
 pub fn config() -> MacConfig {
@@ -96,6 +108,8 @@ pub struct Counts {
     pub tx_oversize: Sig,
     /// Not sent, or not to its end, because there was no link.
     pub tx_no_link: Sig,
+    /// Ended as a bad one, because the core let the block down.
+    pub tx_dry: Sig,
 }
 
 /// What the adapter gives.
@@ -115,7 +129,7 @@ pub struct Cmac {
     pub counts: Counts,
 }
 
-/// The adapter; see the page's top. `rx_axis` and `stat` are of the block's clock, `tx` of the core's.
+/// The adapter; see the page's top. `rx_axis` and `stat` are of the block's clock, `tx` of the core's; `ahead`: see [`ahead`].
 ///
 /// # Panics
 /// If the configuration has another width than the block.
@@ -124,6 +138,7 @@ pub fn cmac(
     m: &Scope,
     cfg: &MacConfig,
     #[param] clocks: Clocks,
+    #[param] ahead: u32,
     rx_axis: Received,
     stat: Status,
     tx: Stream<Beat>,
@@ -141,15 +156,15 @@ pub fn cmac(
     let beats = async_fifo(&m.label("tx_crossing"), CROSSING, clocks.core, clocks.block, beats);
     let (tx_axis, counts) = m.in_domain(clocks.block, |m| {
         let entries = beats.map(|beat| Entry { beat: beat.clone(), outcome: Outcome::Good.lit() });
-        let stored = store(&m.label("tx"), cfg, cfg.tx_buffer_bytes, Full::Waits, entries);
-        let sent = transmit::transmit(m, link.sends, link.tx_reset, stored.out);
-        (sent.axis, counts(&received.done, &stored.done, sent.good, sent.lost))
+        let stored = store(&m.label("tx"), cfg, cfg.tx_buffer_bytes, Full::Passes(ahead), entries);
+        let sent = transmit::transmit(m, link.sends, link.tx_reset, stored.out, stored.cut);
+        (sent.axis, counts(&received.done, &stored.done, sent.good, sent.lost, sent.dry))
     });
     let health = health::health(m, clocks, stat);
     Cmac { tx_axis, ctl: link.ctl, rx, link_up: m.synchronise("link_up", link.up), health, counts }
 }
 
-fn counts(received: &Done, stored: &Done, good: Sig, lost: Sig) -> Counts {
+fn counts(received: &Done, stored: &Done, good: Sig, lost: Sig, dry: Sig) -> Counts {
     let of = |done: &Done, outcome: Outcome| done.valid & done.outcome.eq(outcome.lit());
     Counts {
         rx_good: of(received, Outcome::Good),
@@ -159,6 +174,7 @@ fn counts(received: &Done, stored: &Done, good: Sig, lost: Sig) -> Counts {
         tx_good: good,
         tx_oversize: of(stored, Outcome::Oversize),
         tx_no_link: lost,
+        tx_dry: dry,
     }
 }
 
@@ -169,21 +185,21 @@ fn counts(received: &Done, stored: &Done, good: Sig, lost: Sig) -> Counts {
 ///
 /// # Panics
 /// If the configuration is not [valid](MacConfig::validate), or has another width than the block.
-pub fn netlist(cfg: &MacConfig) -> Result<Netlist, BuildErrors> {
+pub fn netlist(cfg: &MacConfig, ahead: u32) -> Result<Netlist, BuildErrors> {
     cfg.validate().unwrap_or_else(|error| panic!("{error}"));
     build("cmac_100g", |m| {
         let clocks = Clocks { core: m.current_domain(), block: m.domain("cmac") };
-        ports(m, cfg, clocks);
+        ports(m, cfg, clocks, ahead);
     })
 }
 
 /// The same between ports of the module that is open, which is the top or [encloses](Scope::enclosed) it.
-pub fn ports(m: &Scope, cfg: &MacConfig, clocks: Clocks) {
+pub fn ports(m: &Scope, cfg: &MacConfig, clocks: Clocks, ahead: u32) {
     let (rx_axis, stat) = m.in_domain(clocks.block, |m| {
         (m.input_of("rx_axis", &Received::of()), m.input_of("stat", &Status::of()))
     });
     let tx = m.stream_in("tx", &Beat::of(BYTES));
-    let cmac = cmac(m, cfg, clocks, rx_axis, stat, tx);
+    let cmac = cmac(m, cfg, clocks, ahead, rx_axis, stat, tx);
     m.in_domain(clocks.block, |m| {
         m.stream_out("tx_axis", cmac.tx_axis);
         m.output("ctl", &cmac.ctl);

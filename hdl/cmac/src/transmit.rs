@@ -4,12 +4,15 @@
 //! ```text
 //!   frame --+--> `empty` becomes tkeep, 60 bytes at least --> skid --> tx_axis
 //!           +--> no link, or the block in reset: nowhere
+//!           +--> a beat is missing: a last one with `tuser`, and the rest nowhere
 //! ```
 //!
 //! The block adds preamble and FCS, and no padding: a frame of less than 60 bytes gets zeros up to there (IEEE 802.3 4.2.3.3). It is in one beat.
 //!
 //! Whether a frame is sent is decided with its first beat: without a link it is lost, as an RS that sends idles loses what its MAC gives it (IEEE 802.3 81.3.4.1), so nothing piles up, and no frame is late by as long as the link was down. One
 //! that has begun is given to its end, since the block wants that of a frame under way when `ctl_tx_enable` falls (PG203). Only the block's reset ends it, and what is left of it is lost.
+//!
+//! **Bad input:** a frame in which a beat is late, or of which beats are lost (`cut`), ends with `tuser`: the peer drops it, and the block goes on.
 //!
 //! **Reset** of the domain, at any time: the block goes on, and must not run dry. A frame that it has been offered is [ended](finish) by a beat with `tuser`, so the peer drops it.
 //!
@@ -31,7 +34,7 @@ pub struct Axis {
     pub keep: Sig,
     /// `tlast`.
     pub last: Sig,
-    /// `tuser`, with `tlast`: to be sent as a bad frame, which none is.
+    /// `tuser`, with `tlast`: to be sent as a bad frame.
     pub user: Sig,
 }
 
@@ -51,11 +54,13 @@ pub struct Sent {
     pub good: Sig,
     /// A frame is lost.
     pub lost: Sig,
+    /// A frame has ended as a bad one, for a beat was late.
+    pub dry: Sig,
 }
 
 /// See the page's top.
 #[module]
-pub fn transmit(m: &Scope, sends: Sig, tx_reset: Sig, frame: Stream<Beat>) -> Sent {
+pub fn transmit(m: &Scope, sends: Sig, tx_reset: Sig, frame: Stream<Beat>, cut: Sig) -> Sent {
     let first = m.reg("first", 1).reset(1);
     let losing = m.reg("losing", 1).reset(0);
     let drops = (tx_reset | first.then(!sends, losing)).named("drops");
@@ -65,24 +70,31 @@ pub fn transmit(m: &Scope, sends: Sig, tx_reset: Sig, frame: Stream<Beat>) -> Se
     let own = ones.shr_by(frame.empty);
     let floor = lit(BYTES, (1u64 << (MIN_FRAME - FCS_BYTES)) - 1);
     let keep = own | ((first & frame.last).repeat(BYTES) & floor);
-    let axis = Axis { data: masked(frame.data, own), keep, last: frame.last, user: lit(1, 0) };
+    // What the lanes hold while no beat is there does not matter.
+    let runs_dry = (!first & !frame.valid).named("runs_dry");
+    let axis =
+        Axis { data: masked(frame.data, own), keep, last: frame.last | runs_dry, user: cut | runs_dry };
     // An offer may be taken back here, before anybody has taken it: what the block sees is behind the slice.
-    let offer = Stream::new(m, "offer", frame.valid & !drops, axis);
+    let offer = Stream::new(m, "offer", (frame.valid | runs_dry) & !drops, axis);
     frame.accept(drops | offer.ready);
     let fire = frame.fire().named("fire");
+    let ends_dry = runs_dry & offer.fire();
     m.when(fire, |m| {
         m.set(&first, frame.last);
         m.set(&losing, drops & !frame.last);
-    });
-    m.assert(first | frame.valid, "a frame comes without a gap, so one that a reset hits is seen in it");
+    })
+    .otherwise_when(ends_dry, |m| m.set(&losing, 1));
 
     let good = m.reg("good", 1).reset(0);
-    m.set(&good, fire & frame.last & !drops);
-    let lost = m.reg("lost", 1).reset(0);
-    m.set(&lost, fire & frame.last & drops);
+    m.set(&good, fire & frame.last & !drops & !cut);
+    let (lost, dry) = (m.reg("lost", 1).reset(0), m.reg("dry", 1).reset(0));
+    let was_dry = m.reg("was_dry", 1).reset(0);
+    m.when(ends_dry, |m| m.set(&was_dry, 1)).otherwise_when(fire & frame.last, |m| m.set(&was_dry, 0));
+    m.set(&lost, fire & frame.last & drops & !was_dry);
+    m.set(&dry, ends_dry);
     // What the slice holds when the block is reset is of a frame that the block has lost.
     let axis = m.restarted(tx_reset, |m| skid(m, offer));
-    Sent { axis: finish(m, tx_reset, axis), good, lost }
+    Sent { axis: finish(m, tx_reset, axis), good, lost, dry }
 }
 
 /// Ends a frame that a reset of the domain cuts. What it knows of the block has no reset of the domain, but that of the block, which always comes first.

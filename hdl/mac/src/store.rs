@@ -11,13 +11,16 @@
 //! ```
 //!
 //! Beats are written at `tail` as they come. With the last one of a good frame `begin` moves behind it, and the reader may go that far; otherwise `tail` moves
-//! back to `begin`, and the frame was never there.
+//! back to `begin`, and the frame was never there. Of what [`passes`](Full::Passes) a frame is `begun` when so many of its beats are there: from then on the reader may go
+//! up to `tail`.
 //!
 //! **Backpressure:** of what [`drops`](Full::Drops) where it finds no room, `input.ready` is always high; the frame is given up at once and whole. Of what
-//! [`waits`](Full::Waits) it is low while the ring is full, and a frame that is longer than the longest is given up, so that the ring always holds what it waits for.
+//! [`waits`](Full::Waits) or [`passes`](Full::Passes) it is low while the ring is full, and a frame that is longer than the longest is given up, so that the ring always holds
+//! what it waits for. If such a frame has begun, its last beat comes out with `cut`.
 //! `out` stops for its taker.
 //!
-//! **Latency:** the first beat is on offer 2 cycles after the last one came. **Throughput:** a beat a cycle in and out, no bubble between frames.
+//! **Latency:** the first beat is on offer 2 cycles after the last one came, or after the one with which the frame has begun. **Throughput:** a beat a cycle in and out, no
+//! bubble between frames, and none inside a frame unless it passes and `input` falls behind its reader.
 //! **Reset** empties. **Bad input:** exactly one `done` a frame, with the outcome that the last beat brought, or why it is dropped here.
 
 use crate::config::MacConfig;
@@ -33,6 +36,8 @@ pub enum Full {
     Drops,
     /// Its sender waits.
     Waits,
+    /// Its sender waits, and a frame leaves when it is whole or has so many beats here, at least one: from then on its sender keeps ahead of its reader.
+    Passes(u32),
 }
 
 /// A frame has ended.
@@ -56,10 +61,20 @@ impl Done {
 /// What comes out.
 #[derive(Interface)]
 pub struct Stored {
-    /// Whole frames, each good.
+    /// Frames, each good but for those that are cut.
     pub out: Stream<Beat>,
+    /// With the last beat on offer: the frame has passed, and was longer than the longest. Beats of it are lost.
+    pub cut: Sig,
     /// One pulse a frame that came.
     pub done: Done,
+}
+
+/// What is kept of a beat.
+#[derive(Clone, Bundle)]
+struct Kept {
+    beat: Beat,
+    /// It ends a frame that has lost beats.
+    cut: Sig,
 }
 
 /// A store of `bytes` bytes; see the page's top.
@@ -73,14 +88,15 @@ pub fn store(
 ) -> Stored {
     let depth = bytes / cfg.beat_bytes;
     let address = clog2(u64::from(depth));
-    let ring = m.mem("ring", depth, &input.beat).style(Style::Block).build();
+    let entry = Kept { beat: Beat::of(cfg.beat_bytes), cut: bits(1) };
+    let ring = m.mem("ring", depth, &entry).style(Style::Block).build();
     // One bit more than an address, so that full and empty differ.
     let pointer = |name: &str| m.reg(name, address + 1).reset(0);
     let (tail, begin, head) = (pointer("tail"), pointer("begin"), pointer("head"));
     let given_up = m.reg("given_up", 1).reset(0);
 
     let is_full = (tail - head).eq(depth).named("is_full");
-    let waits = full == Full::Waits;
+    let waits = full != Full::Drops;
     input.accept(if waits { !is_full } else { lit(1, 1) });
     let (fire, last) = (input.fire().named("fire"), input.beat.last);
     // Received frames were cut to the longest one before.
@@ -88,19 +104,35 @@ pub fn store(
     let lost = lost.named("lost");
     let good = input.outcome.eq(Outcome::Good.lit());
     let after = tail + 1;
-    ring.write(fire & !lost, tail.trunc(address), &input.beat);
+    let begun = match full {
+        Full::Passes(beats) => {
+            assert!(beats > 0, "a frame that passes has a first beat");
+            let begun = m.reg("begun", 1).reset(0);
+            let enough = (after - begin).ge(beats);
+            m.when(fire, |m| m.set(&begun, !last & (begun | (enough & !lost))));
+            begun
+        }
+        _ => lit(1, 0),
+    };
+    // One that has begun has an end in any case: what stands there tells whether it is its own.
+    let ends = last & (begun | (good & !lost));
+    let keeps = !lost | (begun & last);
+    ring.write(fire & keeps, tail.trunc(address), &Kept { beat: input.beat.clone(), cut: lost | !good });
     m.when(fire, |m| {
         m.set(&given_up, lost & !last);
-        m.set(&tail, (lost | last & !good).then(begin, after));
-        m.when(last & good & !lost, |m| m.set(&begin, after));
+        m.when(keeps & (ends | !last), |m| m.set(&tail, after))
+            .otherwise_when(!begun, |m| m.set(&tail, begin));
+        m.when(ends, |m| m.set(&begin, after));
     });
 
     let held = m.reg("held", 1).reset(0);
     let take = m.wire("take", 1);
     // A word is read only after it was written, and not written again before `head` has passed it.
     let word = ring.read(m, take, head.trunc(address), Collision::Never);
-    let out = Stream::new(m, "out", held, word);
-    m.drive(&take, head.ne(begin) & (!held | out.ready));
+    let cut = (word.cut & word.beat.last).named("cut");
+    let out = Stream::new(m, "out", held, word.beat);
+    let until = m.mux(begun, &tail, &begin);
+    m.drive(&take, head.ne(until) & (!held | out.ready));
     m.set(&held, take | held & !out.ready);
     m.when(take, |m| m.set(&head, head + 1));
 
@@ -112,7 +144,7 @@ pub fn store(
     let many = input.outcome.eq(Outcome::Overflow.lit());
     m.set(&done.frames, many.then(input.beat.data.trunc(MISSED_BITS), lit(MISSED_BITS, 1)));
     m.assert((tail - head).le(depth), "what is stored fits the ring");
-    Stored { out, done }
+    Stored { out, cut, done }
 }
 
 /// With this beat behind `length` others the frame is longer than the longest.

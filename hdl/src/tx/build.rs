@@ -55,6 +55,7 @@ use crate::loopback::{nothing, reserved};
 use crate::stream::{catch, fifo, forward, half, wide_skid, Beat, Wide};
 use crate::types::{is_raw, priority_of, AddressVector, TableWrite, TxPacket, NEIGHBOUR_OPCODE};
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
+use ferrowire_spec::queue::command::PathMtu;
 use ferrowire_spec::wire::opcode::Ext;
 use ferrowire_spec::wire::{
     aeth, atomic_ack_eth, atomic_eth, bth, cnp, deth, eth, icrc, ieth, imm_dt, ipv4, ipv6, reth, udp, vlan,
@@ -239,6 +240,8 @@ const EXTENSION_BYTES: usize = {
 /// Bytes of the longest header.
 const HEADER_BYTES: usize =
     eth::BYTES + vlan::BYTES + ipv6::BYTES + udp::BYTES + bth::BYTES + EXTENSION_BYTES;
+/// Bytes of a frame without its FCS, at most: the longest header, the largest path MTU and the ICRC. A raw frame has 4,096.
+pub const LONGEST_FRAME: u32 = (HEADER_BYTES + icrc::BYTES) as u32 + PathMtu::B4096.bytes() as u32;
 /// Bits that count the words of a header.
 const HEADER_WORD_BITS: u32 = usize::BITS - (HEADER_BYTES / 4).leading_zeros();
 

@@ -77,7 +77,8 @@ const SYNTH: &str = "synth_xilinx -family xcup -noiopad -noclkbuf -top";
 #[test]
 #[ignore = "needs `cargo xtask setup --synth`"]
 fn the_cells_of_clock_exceptions_are_there_behind_synth_xilinx() {
-    let netlist = ferrowire_cmac::netlist(&ferrowire_cmac::config()).unwrap();
+    let ahead = ferrowire_cmac::ahead(250_000, ferrowire_hdl::tx::build::LONGEST_FRAME);
+    let netlist = ferrowire_cmac::netlist(&ferrowire_cmac::config(), ahead).unwrap();
     let crossings = netlist.clock_crossings();
     let script = format!("read_verilog -noautowire all.v; {SYNTH} {}; write_json out.json", netlist.top());
     let folder = yosys("adapter", &[("all.v", &netlist.verilog())], &script);

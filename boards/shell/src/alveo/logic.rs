@@ -265,7 +265,8 @@ pub(super) fn parts(m: &Scope, cfg: &RnicConfig, mac: &MacConfig, between: &[u32
         m.drive(&card_side.1, &crossed.told);
         (tx, card_side) = (crossed.tx, (later_rx, told));
     }
-    let cmac = ferrowire_cmac::cmac(m, mac, clocks, rx_axis, stat, tx);
+    let ahead = ferrowire_cmac::ahead(cfg.clock_khz, ferrowire_hdl::tx::build::LONGEST_FRAME);
+    let cmac = ferrowire_cmac::cmac(m, mac, clocks, ahead, rx_axis, stat, tx);
     card_side.0.connect(cmac.rx);
     m.drive(&card_side.1, &Told { link_up: cmac.link_up, health: cmac.health });
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The adapter, a core at one side, and at the other what PG203 says of the block: beats without a way to refuse them, and a taker that is never to be let down within a frame.
 
-use ferrowire_cmac::{netlist, MacConfig, BYTES};
+use ferrowire_cmac::{ahead, netlist, MacConfig, BYTES};
 use ferrowire_rtl::{Bits, Netlist, PortIndex, Sim};
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
@@ -51,8 +51,10 @@ pub struct Arrival {
 /// How often each side pauses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stalls {
-    /// Of the core's frames, between any two beats.
+    /// Of the core, before a frame.
     pub tx: f64,
+    /// Of the core, before a beat of a frame, which it promises not to.
+    pub breaks: f64,
     /// Of the core's taking.
     pub rx: f64,
     /// Of the block's beats within a frame.
@@ -73,8 +75,8 @@ struct Stream {
 
 type Seen = (Bits, bool, u64);
 
-pub const COUNTS: [&str; 7] =
-    ["rx_good", "rx_bad", "rx_cut", "rx_overflow", "tx_good", "tx_oversize", "tx_no_link"];
+pub const COUNTS: [&str; 8] =
+    ["rx_good", "rx_bad", "rx_cut", "rx_overflow", "tx_good", "tx_oversize", "tx_no_link", "tx_dry"];
 
 /// See the page's top.
 pub struct Bench {
@@ -91,6 +93,8 @@ pub struct Bench {
     // The core's side.
     to_send: VecDeque<Seen>,
     offered: bool,
+    /// It has sent a frame's first beat, and not its last.
+    inside: bool,
     pub received: Vec<Vec<u8>>,
     partial: Vec<u8>,
     waiting: Option<Seen>,
@@ -109,13 +113,19 @@ pub struct Bench {
     in_reset: bool,
     /// Frames that ended with `tuser`, which a reset may cause and nothing else.
     pub spoiled: u64,
-    may_spoil: bool,
+    pub may_spoil: bool,
 }
 
 const CLOCKS: [&str; 2] = ["clk", "cmac_clk"];
 
+/// For a core of 250 MHz, and frames up to the longest that the adapter takes.
 pub fn built(cfg: &MacConfig) -> Netlist {
-    netlist(cfg).unwrap_or_else(|errors| panic!("{errors}"))
+    built_for(cfg, ahead(250_000, cfg.max_frame))
+}
+
+/// Frames begin to leave with so many beats.
+pub fn built_for(cfg: &MacConfig, ahead: u32) -> Netlist {
+    netlist(cfg, ahead).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 impl Bench {
@@ -152,6 +162,7 @@ impl Bench {
             counts: COUNTS.iter().map(|name| (*name, 0)).collect(),
             to_send: VecDeque::new(),
             offered: false,
+            inside: false,
             received: Vec::new(),
             partial: Vec::new(),
             waiting: None,
@@ -190,7 +201,7 @@ impl Bench {
         (self.in_reset, self.may_spoil) = (true, true);
         self.to_send.clear();
         self.partial.clear();
-        (self.offered, self.waiting) = (false, None);
+        (self.offered, self.inside, self.waiting) = (false, false, None);
         ["rst", "cmac_rst"].iter().for_each(|port| self.sim.set(port, 1));
         self.sim.set("tx_valid", 0);
         for _ in 0..cycles {
@@ -230,7 +241,8 @@ impl Bench {
         let [tx, rx, ..] = &self.streams;
         let (tx_ready, rx_ready) = (tx.ready.expect("a ready"), rx.ready.expect("a ready"));
         let (tx, rx) = ((tx.valid, tx.data, tx.last, tx.rest), (rx.valid, rx.data, rx.last, rx.rest));
-        self.offered |= !self.to_send.is_empty() && !self.pauses(self.stalls.tx);
+        let often = if self.inside { self.stalls.breaks } else { self.stalls.tx };
+        self.offered |= !self.to_send.is_empty() && !self.pauses(often);
         self.sim.set_at(tx.0, self.offered.into());
         if self.offered {
             let beat = &self.to_send[0];
@@ -238,6 +250,7 @@ impl Bench {
             self.sim.set_at(tx.2, beat.1.into());
             self.sim.set_at(tx.3, beat.2);
             if self.sim.get_at(tx_ready) == 1 {
+                self.inside = !beat.1;
                 self.to_send.pop_front();
                 self.offered = false;
                 self.quiet = 0;
@@ -338,6 +351,11 @@ impl Bench {
             assert!(self.sending.len() >= 60, "a runt");
             self.sent.push(std::mem::take(&mut self.sending));
         }
+    }
+
+    /// The block has taken a frame's first beat, and not its last.
+    pub fn is_sending(&self) -> bool {
+        !self.sending.is_empty()
     }
 
     /// The block has lost what it was sending.
