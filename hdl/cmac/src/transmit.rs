@@ -83,7 +83,8 @@ pub fn transmit(m: &Scope, sends: Sig, tx_reset: Sig, frame: Stream<Beat>, cut: 
         m.set(&first, frame.last);
         m.set(&losing, drops & !frame.last);
     })
-    .otherwise_when(ends_dry, |m| m.set(&losing, 1));
+    // A reset of the block within a frame may come while no beat of it is there.
+    .otherwise_when(ends_dry | (tx_reset & !first), |m| m.set(&losing, 1));
 
     let good = m.reg("good", 1).reset(0);
     m.set(&good, fire & frame.last & !drops & !cut);

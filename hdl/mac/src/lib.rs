@@ -21,7 +21,7 @@
 //! | result's `wires` | transmit | what the DDR cells send |
 //!
 //! **A bad frame never reaches the core:** the core's port has no mark for it, so frames wait in [`store`] until their FCS is known. That costs the time of a
-//! frame once; what drops a frame there costs nothing. **A frame is sent when it is whole:** the core promises no beat a cycle, and the wire waits for nothing, so the other
+//! frame once; what drops a frame there costs nothing. **A frame is sent when it is whole:** this MAC counts on no beat in each cycle of the core, and the wire waits for nothing, so the other
 //! store collects it first. From there a beat a cycle of the core goes to the crossing, which holds enough to begin: it cannot run dry.
 //!
 //! **Clocks.** The three need not be related, but two are bounded: receive and transmit clock are 125 MHz (IEEE 802.3 35.2.2.1, 35.2.2.2: within 100 ppm), and the core's is at least
