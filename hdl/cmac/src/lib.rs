@@ -24,7 +24,7 @@
 //! [store](ferrowire_mac::store) until they are whole, and a bad one was never there. Where there is no room a frame is lost whole, and counted.
 //!
 //! **The block never runs dry.** A frame that has begun must go on whenever the block takes a beat (`tx_unfout`; it takes a reset to recover). The core promises a beat in every cycle of its clock from a frame's first to
-//! its last, but that clock is the slower one. So the beginning of a frame is stored *after* the crossing, as many beats as the core's clock falls behind until the frame's end ([`ahead`]); shorter frames are stored whole.
+//! its last, but that clock is the slower one. So the beginning of a frame is stored *after* the crossing: the beats by which the core would be short at the frame's end ([`ahead`]). Shorter frames are stored whole.
 //! From there on the store has a beat in every cycle of the block. If the core breaks its promise, the frame [ends as a bad one](transmit).
 //!
 //! **Both stores are in the block's clock:** frames of 65 bytes come as two beats in 7.12 ns, 281 million beats a second, which the wider clock takes and 250 MHz do not. A burst of them waits in the store;
@@ -69,8 +69,8 @@ pub const BLOCK_KHZ: u32 = 322_266;
 
 /// Beats of a frame that are stored before it leaves, for a core of `core_khz` whose longest frame has `longest` bytes.
 ///
-/// While the block takes `n` beats, the core gives `n * core_khz / BLOCK_KHZ`. A beat more is what the crossing may be late by, one is the
-/// core's next and one is for clocks that are not exactly what they are said to be.
+/// While the block takes `n` beats, the core gives `n * core_khz / BLOCK_KHZ`. The crossing may be late
+/// by one beat more. Two are spare, for clocks that are not exactly what they are said to be.
 pub const fn ahead(core_khz: u32, longest: u32) -> u32 {
     let beats = longest.div_ceil(BYTES) as u64;
     let slower = BLOCK_KHZ.saturating_sub(core_khz) as u64;

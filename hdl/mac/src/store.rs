@@ -20,7 +20,7 @@
 //! `out` stops for its taker.
 //!
 //! **Latency:** the first beat is on offer 2 cycles after the last one came, or after the one with which the frame has begun. **Throughput:** a beat a cycle in and out, no
-//! bubble between frames, and none inside a frame unless it passes and `input` falls behind its reader.
+//! bubble between frames. Inside a frame that passes there is a bubble if the reader has taken all that `input` has brought.
 //! **Reset** empties. **Bad input:** exactly one `done` a frame, with the outcome that the last beat brought, or why it is dropped here.
 
 use crate::config::MacConfig;

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use ferrowire_verilator::{build, lint, verilator_runs, BuildError, OptLevel, Options, PortSpec, Source};
 
-/// Tests here count the runs of Verilator, which the process counts as a whole: who builds in this program is alone.
+/// The process counts the runs of Verilator of all its tests. A test that builds takes this lock, so that no other test's runs count.
 static ALONE: Mutex<()> = Mutex::new(());
 
 pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {

@@ -27,7 +27,7 @@
 //! with two, a CNP 6. Each flow is visited in each period: there are as many flows as 7 cycles a flow allow ([`flows`]), so that CNPs
 //! have their time too; where visits are late, they make up.
 //!
-//! `sent` is a pulse; `cnps` and `resets` wait for some cycles. A row is written only when there is room for its `wake`. `gate` is a broadcast as those of the QP context. Behind a gate that opens comes a `wake`, always. A QP that goes to RESET ends its flow. Reset ends
+//! `sent` is a pulse; `cnps` and `resets` wait for some cycles. A row waits to be written until its `wake` has room. `gate` is a broadcast as those of the QP context. Behind a gate that opens comes a `wake`, always. A QP that goes to RESET ends its flow. Reset ends
 //! all: it takes as many cycles as there are QPs, in which every copy of the gate is told so.
 //!
 //! Bad input: a line rate below the least rate, or steps of zero, make no sense and no harm: a flow then ends at once.
