@@ -24,8 +24,9 @@
 //!
 //! A READ or an atomic is one packet, with as many PSNs as its answer has packets (9.7.2.1); one that goes on in its middle
 //! asks for the rest. They are begun while fewer than the QP's `max_rd_atomic` are outstanding, and what has a fence when none
-//! is (9.7.3.3.1, 10.8.3.3). A QP that must wait for that does so here, with its WQEs, while nobody else wants to send; otherwise it leaves
-//! the scheduler's line until one is answered.
+//! is (9.7.3.3.1, 10.8.3.3). A QP that must wait for that does so here, with its WQEs, while no other QP wants to send; otherwise it leaves
+//! the scheduler's line until one is answered. A QP of which a whole batch of READs may be outstanding waits here for up to 512 cycles of its turn
+//! although others want to send: the READs of the QPs overlap, and no WQE is fetched twice.
 //!
 //! A SEND or a WRITE with immediate takes a receive of the peer. Where the acknowledgements tell how many there are, one beyond that is limited
 //! (9.7.7.2.5): it waits until nothing before it is outstanding, then one packet of it leaves, which asks for an acknowledgement. When that is there,
@@ -85,6 +86,15 @@ use ferrowire_spec::wire::opcode::{Opcode, Service};
 /// fetched beyond it is fetched again: where messages are long, some hundredths of the reads.
 pub fn quantum(cfg: &RnicConfig) -> u32 {
     (4096 * cfg.fetch_batch).max(16384)
+}
+
+/// A QP of which as many READs may be outstanding as a batch has, or more, waits for their responses with its WQEs for `2^PATIENCE_BITS` cycles of
+/// a turn although others wait. A QP of fewer would hold up the others for several round trips a batch.
+const PATIENCE_BITS: u32 = 9;
+
+/// READs that such a QP may have outstanding, at least.
+fn patient_depth(cfg: &RnicConfig) -> u32 {
+    cfg.fetch_batch.clamp(8, 16)
 }
 
 /// A long message asks for an acknowledgement each `2^ACK_BITS` bytes, so that the unacknowledged PSNs stay far under
@@ -633,7 +643,11 @@ pub fn segment(
     let just_came = m.reg("just_came", 1).reset(0);
     m.when(is_another, |m| m.set(&just_came, 1)).otherwise_when(at_row, |m| m.set(&just_came, 0));
     let another = m.delay("another", &is_another);
-    let stays = limited & (patient | just_came) & !stops;
+    let tired = m.reg("tired", PATIENCE_BITS + 1).reset(0);
+    // One of many READs keeps its turn although others wait: its answers come in the time that the turns of the others take.
+    let fills_batch = answered & copy.depth.ge(patient_depth(cfg));
+    let awaits_read = new & !faulty & deep & judged("fills_batch", fills_batch) & !tired.bit(PATIENCE_BITS);
+    let stays = ((limited & (patient | just_came)) | awaits_read) & !stops;
     // While others wait, what a QP sends before another has its turn shares the quantum; who is looked at and has nothing due has no turn.
     let most = quantum(cfg);
     let used = m.reg("used", clog2(most.into()) + 1).no_reset();
@@ -649,6 +663,8 @@ pub fn segment(
     m.when(another_turn, |m| m.set(&sender, qp));
     m.set(&turned, another_turn);
     m.when(turned, |m| m.set(&used, 0));
+    let waited_on = tired + (!tired.bit(PATIENCE_BITS)).zext(PATIENCE_BITS + 1);
+    m.set(&tired, (others_wait & !turned).then(waited_on, lit(PATIENCE_BITS + 1, 0)));
     let not_now = stops | gives_way;
     let waits = at_row & !starts & !stale & !passes_over & (full | (new & !alone) | limited | not_now);
     let further = m.reg("further", 24).no_reset();

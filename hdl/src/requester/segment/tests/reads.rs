@@ -12,8 +12,14 @@ pub(super) fn with_reads(seed: u64, count: u16) -> Bench {
 }
 
 fn with_reads_at(seed: u64, count: u16, beat_bytes: u32) -> Bench {
+    with_reads_of(seed, count, beat_bytes, |_| DEPTH)
+}
+
+/// As many READs may be outstanding as `depth` makes of the configuration.
+fn with_reads_of(seed: u64, count: u16, beat_bytes: u32, depth: fn(&RnicConfig) -> u64) -> Bench {
     let mut bench = Bench::new(seed, beat_bytes);
-    let fields = [("service", Service::Rc.code().into()), ("mtu", 3), ("max_rd_atomic", DEPTH)];
+    let depth = depth(&bench.cfg);
+    let fields = [("service", Service::Rc.code().into()), ("mtu", 3), ("max_rd_atomic", depth)];
     for (name, value) in fields {
         bench.sim.set(&format!("broadcast_attributes_entry_{name}"), value);
     }
@@ -131,5 +137,56 @@ fn who_waits_for_an_answer_makes_way_for_another() {
     let resume = &bench.sinks[RESUME].items[told];
     assert_eq!((resume["index"].to_u64(), resume["limited"].to_u64()), (DEPTH, 1));
     assert_eq!(bench.sources[FETCHED].left(), 0, "what is behind it falls out");
+    assert_eq!(bench.sinks[RESUME].items.len(), told + 1);
+}
+
+/// It has as many as a batch of WQEs: it yields when it has waited for its time, not each time that it waits.
+#[test]
+fn a_qp_of_many_reads_keeps_its_turn_for_a_time_while_others_wait() {
+    let patience = 1 << PATIENCE_BITS;
+    for beat_bytes in [8, 64] {
+        let depth = |cfg: &RnicConfig| patient_depth(cfg).into();
+        let mut bench = with_reads_of(7, 40, beat_bytes, depth);
+        let deep = patient_depth(&bench.cfg) as usize;
+        cycles(&mut bench, 200);
+        assert_eq!(bench.sources[FETCHED].left(), 40 - deep);
+        let (packets, told) = (bench.sinks[CANDIDATE].items.len(), bench.sinks[RESUME].items.len());
+        bench.sim.set("waiting_others", 1);
+        for reads in 1..5 {
+            cycles(&mut bench, patience / 8);
+            done(&mut bench, reads);
+            cycles(&mut bench, 10);
+            let sent = bench.sinks[CANDIDATE].items.len() - packets;
+            assert_eq!(
+                (sent, bench.sinks[RESUME].items.len()),
+                (reads as usize, told),
+                "{beat_bytes} bytes a beat"
+            );
+        }
+        cycles(&mut bench, patience / 2);
+        let resume = &bench.sinks[RESUME].items[told..];
+        assert_eq!(resume.len(), 1, "it yields once, however often it has been answered");
+        assert_eq!((resume[0]["index"].to_u64(), resume[0]["limited"].to_u64()), (deep as u64 + 4, 1));
+        cycles(&mut bench, 200);
+        assert_eq!(bench.sources[FETCHED].left(), 0, "what was fetched after it falls out");
+    }
+}
+
+/// When nothing waits, the time begins anew.
+#[test]
+fn a_qp_of_many_reads_waits_anew_after_a_time_without_others() {
+    let patience = 1 << PATIENCE_BITS;
+    let mut bench = with_reads_of(8, 40, 64, |cfg| patient_depth(cfg).into());
+    cycles(&mut bench, 200);
+    let told = bench.sinks[RESUME].items.len();
+    for _ in 0..3 {
+        bench.sim.set("waiting_others", 1);
+        cycles(&mut bench, patience * 3 / 4);
+        bench.sim.set("waiting_others", 0);
+        cycles(&mut bench, 5);
+    }
+    assert_eq!(bench.sinks[RESUME].items.len(), told);
+    bench.sim.set("waiting_others", 1);
+    cycles(&mut bench, patience + 20);
     assert_eq!(bench.sinks[RESUME].items.len(), told + 1);
 }
