@@ -13,10 +13,16 @@
 //! index that a WQE carries is compared with the one that is due: WQEs fetched before a restart or a yield, those of a QP
 //! that must hold, and those behind a broken one, fall out here.
 //!
+//! ```text
+//!  idle: the WQE, its row and all tables are read | row: compared; facts go to registers | send: judged by the facts; the first packet
+//! ```
+//!
+//! The first packet's cycle decides whether it is sent, and the WQE that is not leaves in the next one. Where there is time, that is a cycle of its own.
+//!
 //! A restart (4 cycles) goes back to the oldest PSN that is not acknowledged, in the middle of its message if need be; a
 //! message that is being cut up yields to it after its current packet. Where the completer is further than the row, for
-//! acknowledgements came while packets were sent again, the row follows: what is done is not looked at again. Packets
-//! carry whether their PSN is sent for the first time: only then they become new to the completer.
+//! acknowledgements came while packets were sent again, the row follows (4 cycles), and the completer's oldest WQE is looked up once
+//! more: what is done is not looked at again. Packets carry whether their PSN is sent for the first time: only then they become new to the completer.
 //!
 //! SENDs and WRITEs, with or without an immediate, SENDs also with a key to invalidate: the opcode of a packet follows from
 //! the WQE's and from where in the message the packet lies (IBTA volume 1, 9.2.1). The solicited event bit is in the packet
@@ -363,17 +369,19 @@ enum State {
     Idle,
     /// Where there is time: what has been read goes to registers.
     Look,
-    /// And so does what follows from comparing it.
-    Judge,
+    /// The row is known: what follows from comparing it goes to registers.
     Row,
+    /// Where there is time: what becomes of the WQE.
+    Judge,
+    /// Otherwise that is known in the first cycle of this.
     Send,
     /// A restart: the row is known.
     Back,
-    /// And with it how far into its message the oldest PSN is.
+    /// The row goes to the completer's oldest: it is known how far into its message the oldest PSN is.
     Place,
     /// The scheduler is told where to go on.
     Tell,
-    /// The WQE is not due, and falls out: that is known late in its lookup.
+    /// Where there is time: the WQE is not due, and falls out.
     Fall,
 }
 
@@ -407,7 +415,7 @@ pub fn segment(
     restarts.accept(goes_back);
     m.when(begins | goes_back, |m| {
         m.set(&qp, chosen);
-        m.set(&hold, restarts.hold);
+        m.set(&hold, restarts.hold & goes_back);
         m.when(goes_back, |m| m.set(&state, State::Back)).otherwise(|m| m.set(&state, State::Row));
     });
     if cfg.unhurried() {
@@ -417,10 +425,13 @@ pub fn segment(
             m.set(&state, State::Look);
         });
         m.when(state.is(State::Look), |m| {
-            m.when(returns, |m| m.set(&state, State::Back)).otherwise(|m| m.set(&state, State::Judge));
+            m.when(returns, |m| m.set(&state, State::Back)).otherwise(|m| m.set(&state, State::Row));
         });
-        m.when(state.is(State::Judge), |m| m.set(&state, State::Row));
     }
+    let at_row = state.is(State::Row);
+    // What follows from the row and the tables, which stay as they were read until the next WQE.
+    let fact = |name: &str, fact: Sig| m.delay(name, &fact);
+    let judging = if cfg.unhurried() { state.is(State::Judge) } else { m.delay("judging", &at_row) };
 
     // The QP's row, and read copies of its attributes and of the completer's view.
     let row_shape = Row {
@@ -488,22 +499,17 @@ pub fn segment(
     // What returns inside the card does not stand still with the wire.
     let loops = m.mux(is_ud, &handle.loops, &copy.loops);
     let still = !loops & paused.shr_by(priority).bit(0);
-    let stops = gate.stop | still;
-    let stop = m.delay("stop", &stops);
+    let stop = m.delay("stop", &(gate.stop | still));
     let shut = m.reg("shut", 1).reset(0);
 
     // What the WQE says.
     let wqe = |f| field(&send_wqe::LAYOUT, &f, wqes.unit);
     let wqe_opcode = wqe(send_wqe::OPCODE);
-    let inline = wqe(send_wqe::INLINE).named("is_inline");
+    let inline = wqe(send_wqe::INLINE);
     let told_length = m.mux(inline, &wqe(send_wqe::INLINE_LEN).zext(32), &wqes.total.trunc(32));
     let of_bind = |f| field(&bind::LAYOUT, &f, wqes.unit);
-    // It comes out of LUT RAM, or of block RAM: what is known of it is taken in the cycle before the lookup.
-    let taken = |name: &str, value: Sig| {
-        let reg = m.reg(name, value.width()).no_reset();
-        m.when(begins, |m| m.set(&reg, value));
-        reg
-    };
+    // It comes out of LUT RAM, or of block RAM, and stays until it is taken: what is known of it goes to registers while its row is read.
+    let taken = |name: &str, value: Sig| m.delay(name, &value);
     let index = taken("index", wqes.index);
     let (starts, unread) = (taken("starts", wqes.start), taken("unread", wqes.error));
     let local = is_local(cfg, wqe_opcode) & !wqes.start;
@@ -513,7 +519,9 @@ pub fn segment(
     let unknown = taken("unknown", unknown);
     let carries = inline | wqe(send_wqe::NUM_SGE).any();
     let too_large = taken("too_large", wqes.too_large);
-    let too_long = taken("too_long", !inline & wqes.total.gt(1u32 << 31));
+    let length = taken("length", told_length);
+    let (is_inline, beyond_32) = (taken("is_inline", inline), taken("beyond_32", (wqes.total >> 32).any()));
+    let too_long = !is_inline & (beyond_32 | (length.bit(31) & length.trunc(31).any()));
     // A start has no WQE: what stands in its place is of the one before.
     let is = |codes: &[SendOpcode]| {
         let codes = codes.iter().filter(|o| cfg.does(**o));
@@ -532,14 +540,13 @@ pub fn segment(
     let is_plain = taken("is_plain", is(&[SendOpcode::Send]));
     let unserved = (!is_rc & (answered | invalidates)) | (is_ud & !is_send) | (is_raw & !is_plain);
     const _: () = assert!(MAX_RAW_FRAME == PathMtu::B4096.bytes() as u32);
-    let long = taken("long", told_length.gt(MAX_RAW_FRAME));
-    let no_frame = taken("no_frame", told_length.lt(eth::BYTES));
+    let (long, no_frame) = (length.gt(MAX_RAW_FRAME), length.lt(eth::BYTES));
     // An invalidation, a bind of nothing, or one of a window that may be bound.
     let is_bind = wqe_opcode.eq(SendOpcode::BindMw.code());
     let type_1 = of_bind(bind::TYPE_1);
     let withdraws = taken("withdraws", local & (!is_bind | type_1 | of_bind(bind::LENGTH).eq(0)));
     let misfits = taken("misfits", (wants_answer & inline) | (local & carries));
-    let whole_word = taken("whole_word", wqes.total.eq(8) & wqe(send_wqe::REMOTE_VA).trunc(3).eq(0));
+    let whole_word = taken("aligned", wqe(send_wqe::REMOTE_VA).trunc(3).eq(0)) & length.eq(8) & !beyond_32;
     let (status, cause) = (m.wire("status", 8), m.wire("cause", 8));
     m.set(&status, WcStatus::Success.code());
     m.set(&cause, LocalCause::None.code());
@@ -578,97 +585,101 @@ pub fn segment(
     let no_depth = answered & copy.depth.eq(0);
     let faulty = !starts & (own_fault | unserved | of_its_size | no_depth);
     // The PSNs of a READ's answer, less one, and of the part that has come: so many path MTUs.
-    let length = taken("length", told_length);
-    let reads_some = taken("reads_some", is(&[SendOpcode::Read]) & told_length.any());
+    let reads_some = is_read & length.any();
     let behind_first = reads_some.then(whole_mtus(m, length - 1, copy.mtu), lit(24, 0));
 
-    // Lookup: is this WQE the one that is due? Where the completer is further than the row, its oldest one is.
+    // Lookup: is this WQE the one that is due? Where the completer is further than the row, its oldest one is, and the row follows.
     let psn = m.reg("psn", 24).no_reset();
     let offset = m.reg("offset", 32).no_reset();
-    let judged = |name: &str, fact: Sig| cfg.looked(m, name, fact);
     let behind = (row.index - oldest.index).bit(15);
     let is_oldest = oldest.index.eq(index);
-    let due = judged("due", m.mux(behind, &is_oldest, &row.index.eq(index)));
-    let first_psn = m.mux(behind, &oldest.first_psn, &row.psn);
-    let first_offset = m.mux(behind, &lit(32, 0), &row.offset);
+    let is_due = !row.held & m.mux(behind, &is_oldest, &row.index.eq(index));
+    let due = fact("due", is_due);
+    let follows = fact("follows", behind & is_due);
     // How many PSNs wait for their acknowledgement, counted from the row: none or too many are a bit each.
     let unacknowledged = row.psn - oldest.psn;
+    let any_unacknowledged = row.psn.ne(oldest.psn);
     let whole_window = unacknowledged.eq(1u32 << 23);
     // Nobody acknowledges what UC and UD send.
-    let full = is_rc & !behind & ((unacknowledged.bit(WINDOW_BITS) & !unacknowledged.bit(23)) | whole_window);
-    let full = judged("full", full);
+    let full = is_rc & ((unacknowledged.bit(WINDOW_BITS) & !unacknowledged.bit(23)) | whole_window);
+    let full = fact("full", full);
     // A READ with as many PSNs as are open at once goes alone.
     let large = behind_first.slice(WINDOW_BITS, 24 - WINDOW_BITS).any();
-    let alone = judged("alone", !(large & !behind & unacknowledged.any()));
+    let alone = fact("alone", !(large & any_unacknowledged));
     let token = m.reg("token", 1).reset(0);
-    let at_row = state.is(State::Row);
     m.assert(!at_row | faulty.eq(status.ne(0)), "what is wrong with a WQE has a cause");
-    let stale = at_row & !starts & (!due | row.held);
+    let broken = fact("broken", faulty | starts);
     // It has been executed: the QP went back, and comes by again.
-    let passed = judged("passed", (index - row.begun).bit(15));
-    let passes_over = is_local & passed;
-    let new = judged("new", row.high.eq(first_psn) & first_offset.eq(0));
+    let has_passed = (index - row.begun).bit(15);
+    let passed = fact("passed", has_passed);
+    let skips = fact("skips", is_local & has_passed & is_due & !behind);
+    let at_first = row.offset.eq(0);
+    let new = fact("new", row.high.eq(row.psn) & at_first);
     let outstanding = (row.reads - done_reads).named("outstanding");
-    let deep = judged("deep", answered & outstanding.ge(copy.depth));
-    let outstanding = judged("some_outstanding", outstanding.ne(0));
-    let fenced = wqe(send_wqe::FENCE) & outstanding;
+    let deep = fact("deep", answered & outstanding.ge(copy.depth));
+    let outstanding = fact("some_outstanding", outstanding.ne(0));
+    let fenced = taken("fence", wqe(send_wqe::FENCE)) & outstanding;
     // What waits for PSNs that READs have taken waits for these as well: asking again and again would be of no use.
     let no_room = full | !alone;
-    let limited = new & !faulty & (deep | fenced | (no_room & outstanding));
+    let limited = new & !broken & (deep | fenced | (no_room & outstanding));
     // A limited message: it has the place behind those that the peer has receives for. Its first packet asks when it is the oldest.
     let credit_bits = oldest.credits.width();
     let place_in_window = (index - oldest.index).trunc(credit_bits);
     // Who runs no more waits for nothing: what it has here has places that its flush needs, and `commit` sends none of it.
+    let runs = fact("runs_then", running);
     let bounded = oldest.bounded & running;
-    let beyond = judged("beyond", takes_receive & bounded & place_in_window.ge(oldest.credits));
-    let at_first = first_offset.eq(0);
-    let asked = row.asks & !at_first & unacknowledged.any() & !unacknowledged.bit(23);
-    let unheard = beyond & judged("unheard", m.mux(at_first, &!is_oldest, &asked));
+    let beyond = fact("beyond", takes_receive & bounded & place_in_window.ge(oldest.credits));
+    let asked = row.asks & !at_first & any_unacknowledged & !unacknowledged.bit(23);
+    let unheard = beyond & fact("unheard", m.mux(at_first, &!is_oldest, &asked));
     // A packet that was acknowledged meanwhile does not ask: the completer drops the answer to it as a ghost, and wakes no QP for a ghost.
-    let heard = m.mux(behind, &oldest.first_psn.ne(oldest.psn), &unacknowledged.bit(23));
-    let questions = judged("questions", at_first & !heard);
-    let answer_lacks = limited & running;
+    let asks = beyond & fact("questions", at_first & !unacknowledged.bit(23));
+    let answer_lacks = limited & runs;
     // What is behind a withdrawal waits until all that was looked up before it is over.
-    let unsettled = judged("unsettled", withdrawals.open | withdrawals.count.ne(row.withdrawn));
-    let kept_behind = new & !is_local & unsettled & running;
+    let unsettled = fact("unsettled", withdrawals.open | withdrawals.count.ne(row.withdrawn));
+    let kept_behind = new & !is_local & unsettled & runs;
     let limited = answer_lacks | unheard | kept_behind;
     // Whom only answers keep from going on waits here, with its WQEs, as long as nobody else wants to send: to fetch them again takes the
     // host's latency.
-    let patient = m.delay("patient", &!waiting.for_another(qp));
+    let waits_beside = waiting.for_another(qp);
+    let patient = m.delay("patient", &!waits_beside);
     // Its own WQEs count as another's until their arrival has been told: the first of them looks again.
     let last_qp = m.reg("last_qp", cfg.qp_bits()).reset(0);
     let arrives = wqes.valid & !wqes.start;
     let is_another = arrives & wqes.qp.ne(last_qp);
     m.when(arrives, |m| m.set(&last_qp, wqes.qp));
     let just_came = m.reg("just_came", 1).reset(0);
-    m.when(is_another, |m| m.set(&just_came, 1)).otherwise_when(at_row, |m| m.set(&just_came, 0));
+    m.when(is_another, |m| m.set(&just_came, 1)).otherwise_when(judging, |m| m.set(&just_came, 0));
     let another = m.delay("another", &is_another);
-    let tired = m.reg("tired", PATIENCE_BITS + 1).reset(0);
-    // One of many READs keeps its turn although others wait: its answers come in the time that the turns of the others take.
-    let fills_batch = answered & copy.depth.ge(patient_depth(cfg));
-    let awaits_read = new & !faulty & deep & judged("fills_batch", fills_batch) & !tired.bit(PATIENCE_BITS);
-    let stays = ((limited & (patient | just_came)) | awaits_read) & !stops;
     // While others wait, what a QP sends before another has its turn shares the quantum; who is looked at and has nothing due has no turn.
     let most = quantum(cfg);
     let used = m.reg("used", clog2(most.into()) + 1).no_reset();
     let sender = m.reg("sender", cfg.qp_bits()).no_reset();
-    let others_wait = waiting.for_another(sender);
-    // Whose turn it is is known late: what it has used begins with nothing in the next cycle.
-    let turned = m.reg("turned", 1).reset(0);
+    // Whose turn it is is known with the first packet: it begins with nothing used.
+    let is_sender = qp.eq(sender);
+    let turned = match cfg.unhurried() {
+        true => judging & fact("turned", !is_sender),
+        false => m.delay("turned", &(at_row & !is_sender)),
+    };
+    let stale = !starts & !due;
+    let turns = turned & !starts & !stale;
+    let others_wait = m.mux(turns, &waits_beside, &waiting.for_another(sender));
     let used_now = turned.then(lit(used.width(), 0), used);
-    let spent = used_now.ge(most);
-    let looks_at = m.mux(idle, &chosen, &qp);
-    let gives_way = m.delay("gives_way", &(others_wait & spent & looks_at.eq(sender)));
-    let another_turn = at_row & !stale & !starts & qp.ne(sender);
-    m.when(another_turn, |m| m.set(&sender, qp));
-    m.set(&turned, another_turn);
-    m.when(turned, |m| m.set(&used, 0));
+    // One of many READs keeps its turn although others wait: its answers come in the time that the turns of the others take.
+    let tired = m.reg("tired", PATIENCE_BITS + 1).reset(0);
     let waited_on = tired + (!tired.bit(PATIENCE_BITS)).zext(PATIENCE_BITS + 1);
-    m.set(&tired, (others_wait & !turned).then(waited_on, lit(PATIENCE_BITS + 1, 0)));
-    let not_now = stops | gives_way;
-    let waits = at_row & !starts & !stale & !passes_over & (full | (new & !alone) | limited | not_now);
+    m.set(&tired, (others_wait & !turns).then(waited_on, lit(PATIENCE_BITS + 1, 0)));
+    let fills_batch = fact("fills_batch", copy.depth.ge(patient_depth(cfg)));
+    let awaits_read = new & !broken & deep & fills_batch & (turned | !tired.bit(PATIENCE_BITS));
+    let stays = ((limited & (patient | just_came)) | awaits_read) & !stop;
+    let gives_way = m.delay("gives_way", &(waiting.for_another(sender) & used.ge(most) & is_sender));
+    m.when(turns, |m| {
+        m.set(&sender, qp);
+        m.set(&used, 0);
+    });
+    let not_now = stop | gives_way;
+    let waits = !starts & !skips & (full | (new & !alone) | limited | not_now);
+    let refused = stale | (!starts & follows) | waits;
     let further = m.reg("further", 24).no_reset();
-    let asks = m.reg("asks", 1).no_reset();
     let begun_psn = m.reg("begun_psn", 24).no_reset();
     let run = m.reg("run", WINDOW_BITS).no_reset();
     let to_high = m.reg("to_high", 24).no_reset();
@@ -686,53 +697,57 @@ pub fn segment(
     // A packet of it has been sent since it was taken up.
     let ran = m.reg("ran", 1).no_reset();
     let mtu = m.reg("mtu", 13).no_reset();
-    let broken = m.reg("broken", 1).no_reset();
     let (of_wqe, why) = (m.reg("of_wqe", 8).no_reset(), m.reg("why", 8).no_reset());
-    let skips = m.reg("skips", 1).no_reset();
     let executes = m.reg("executes", 1).no_reset();
-    let tell = m.reg_of("tell", &Resume::of(cfg));
-    let told_then = m.reg("told_then", oldest.told.width()).no_reset();
     m.when(at_row, |m| {
         m.set(&token, starts);
         let start_psn = m.mux(starting.recovers, &row.psn, &starting.psn);
-        m.set(&psn, m.mux(starts, &start_psn, &first_psn));
-        m.set(&offset, first_offset);
+        m.set(&psn, m.mux(starts, &start_psn, &row.psn));
+        m.set(&offset, row.offset);
         m.set(&further, behind_first);
-        m.set(&asks, beyond & questions);
         let sent_before = is_read.then(whole_mtus(m, row.offset, copy.mtu), lit(24, 0));
-        m.set(&begun_psn, m.mux(behind, &oldest.first_psn, &(row.psn - sent_before)));
-        m.set(&to_high, row.high - first_psn);
-        m.set(&remaining, length - first_offset);
-        m.set(&remote_low, low_of(wqe(send_wqe::REMOTE_VA), first_offset));
-        m.set(&short, first_offset.any() & length.le(first_offset) & !starts);
+        m.set(&begun_psn, row.psn - sent_before);
+        m.set(&to_high, row.high - row.psn);
+        m.set(&remaining, length - row.offset);
+        m.set(&remote_low, low_of(wqe(send_wqe::REMOTE_VA), row.offset));
+        m.set(&short, row.offset.any() & length.le(row.offset) & !starts);
         m.set(&astray, is_ud & no_handle & !starts);
-        m.set(&sge_low, low_of(wqe(send_wqe::SGE0_ADDR), first_offset));
-        m.set(&sge_left, wqe(send_wqe::SGE0_LEN).zext(33) - first_offset.zext(33));
+        m.set(&sge_low, low_of(wqe(send_wqe::SGE0_ADDR), row.offset));
+        m.set(&sge_left, wqe(send_wqe::SGE0_LEN).zext(33) - row.offset.zext(33));
         m.set(&ran, 0);
         m.set(&mtu, mtu_bytes(copy.mtu));
-        m.set(&broken, faulty | starts);
         m.set(&of_wqe, status);
         m.set(&why, cause);
-        m.set(&skips, passes_over);
         m.set(&executes, is_local & !unserved);
         m.set(&run, 0);
+        m.set(&state, if cfg.unhurried() { State::Judge } else { State::Send });
+    });
+
+    // What the scheduler is told where the WQE is not sent, or not all of it.
+    let [tells_start, tells_limited, tells_unheard, tells_stands] =
+        ["start", "limited", "unheard", "stands"].map(|name| m.reg(&format!("tells_{name}"), 1).no_reset());
+    let following = m.reg("following", 1).reset(0);
+    m.when(judging, |m| {
         // Behind the packet that asks nothing is sent either, until it is answered.
         // One that is stopped before it has asked waits for that alone: nobody would name it.
-        let (limited, unheard) = ((limited | (beyond & questions & !not_now)) & !starts, !answer_lacks);
-        let start = starts & !starting.recovers;
-        let known = done_reads;
-        m.set(&told_then, oldest.told);
-        let (index, hold, stands) = (wqes.index, lit(1, 0), is_ud & still & !starts);
-        let again = Resume { qp, index, hold, start, limited, unheard, known, stands, priority };
-        m.set_all(&tell, &again);
-        m.set(&state, State::Send);
+        m.set(&tells_limited, (limited | (asks & !not_now)) & !starts);
+        m.set(&tells_unheard, !answer_lacks);
+        m.set(&tells_start, starts & !starting.recovers);
+        m.set(&tells_stands, is_ud & still & !starts);
+        m.set(&following, !starts & follows);
+        if cfg.unhurried() {
+            m.set(&state, State::Send);
+        }
         m.when(waits, |m| m.set(&state, State::Tell));
         m.when(waits & stays, |m| m.set(&state, State::Idle));
-        m.when(stale, |m| m.set(&state, State::Fall));
+        m.when(!starts & follows, |m| m.set(&state, State::Place));
+        m.when(stale, |m| m.set(&state, if cfg.unhurried() { State::Fall } else { State::Idle }));
     });
+    let falls = if cfg.unhurried() { state.is(State::Fall) } else { judging & stale };
 
     // A packet a cycle.
     let sending = state.is(State::Send);
+    let sending = if cfg.unhurried() { sending } else { (sending & !(judging & refused)).named("sends") };
     let first = offset.eq(0);
     let last = (remaining.le(mtu.zext(32)) | broken | short | astray | answered | executes).named("last");
     let fails_short = short & !broken;
@@ -807,13 +822,15 @@ pub fn segment(
     m.assert(!operands.valid | operands.ready, "there are fewer packets between here and `commit`");
     let operands = fifo(&m.label("operands"), ATOMICS, operands);
     let next_psn = last_psn + 1;
-    let next_offset = offset + bytes.zext(32);
+    // Where more comes behind the packet, it has a whole path MTU.
+    let next_offset = offset + mtu.zext(32);
+    let spent = used_now.ge(most);
     let quantum = others_wait & used_now.ge(most - 4096);
     let yields = !last & (quantum | restarts.valid | run.all() | stop | asks);
     m.when(sent, |m| {
         m.set(&psn, next_psn);
         m.set(&offset, next_offset);
-        m.set(&remaining, remaining - bytes.zext(32));
+        m.set(&remaining, remaining - mtu.zext(32));
         m.set(&ran, 1);
         m.set(&used, m.mux(spent, &used_now, &(used_now + bytes.zext(used.width()))));
         m.set(&run, run + 1);
@@ -822,48 +839,60 @@ pub fn segment(
             .otherwise_when(last, |m| m.set(&state, State::Idle));
     });
 
-    // A restart: the place of the oldest PSN in its message is as many path MTUs from the message's first.
+    // A restart: the place of the oldest PSN in its message is as many path MTUs from the message's first. A row that follows goes to the
+    // message's first.
     let back = state.is(State::Back);
-    let packets = m.delay("packets", &(oldest.psn - oldest.first_psn));
+    let packets = m.reg("packets", 24).no_reset();
+    m.set(&packets, back.then(oldest.psn - oldest.first_psn, lit(24, 0)));
     let place = state.is(State::Place);
     let into_message = bytes_of_packets(packets, copy.mtu);
-    m.when(back, |m| m.set(&state, State::Place));
+    m.when(back, |m| {
+        m.set(&following, 0);
+        m.set(&state, State::Place);
+    });
     m.when(place, |m| {
-        let none = lit(1, 0);
-        let known = done_reads;
-        let index = oldest.index;
-        let (start, limited, unheard, stands) = (none, none, none, none);
-        m.set_all(&tell, &Resume { qp, index, hold, start, limited, unheard, known, stands, priority });
-        m.set(&state, State::Tell);
+        m.when(following, |m| m.set(&state, State::Idle)).otherwise(|m| m.set(&state, State::Tell));
         m.set(&token, 0);
     });
 
     // A yield asks for the same WQE again.
     let by_restart = m.reg("by_restart", 1).reset(0);
     m.when(at_row, |m| m.set(&by_restart, 0)).otherwise_when(back, |m| m.set(&by_restart, 1));
-    let known = m.mux(tell.unheard, &told_then, &tell.known);
-    let resume = Stream::new(m, "resume", state.is(State::Tell), Resume { known, ..tell.clone() });
-    let told = resume.fire() & !by_restart;
-    m.when(told | (at_row & starts) | !others_wait, |m| m.set(&used, 0));
+    let by_wqe = !by_restart;
+    let resume = Resume {
+        qp,
+        index: m.mux(by_restart, &oldest.index, &wqes.index),
+        hold: hold & by_restart,
+        start: tells_start & by_wqe,
+        limited: tells_limited & by_wqe,
+        unheard: tells_unheard & by_wqe,
+        known: m.mux(tells_unheard & by_wqe, &oldest.told, &done_reads),
+        stands: tells_stands & by_wqe,
+        priority,
+    };
+    let resume = Stream::new(m, "resume", state.is(State::Tell), resume);
+    let told = resume.fire() & by_wqe;
+    m.when(told | (judging & starts) | !others_wait, |m| m.set(&used, 0));
     m.when(resume.fire(), |m| m.set(&state, State::Idle));
 
-    let falls = state.is(State::Fall);
-    m.when(falls, |m| m.set(&state, State::Idle));
+    if cfg.unhurried() {
+        m.when(falls, |m| m.set(&state, State::Idle));
+    }
     let done = (sent & last & !token) | told | falls;
     wqes.accept(done);
     m.drive(&row_write, place | (sent & (last | yields)));
     m.set(&next.index, m.mux(last, &(wqes.index + 1), &wqes.index));
-    m.set(&next.psn, next_psn);
+    let moved = cat(&[m.mux(place, &following, &token), place]);
+    m.set(&next.psn, m.select(moved, &[next_psn, psn, oldest.psn, oldest.first_psn]));
     m.set(&next.offset, m.mux(last, &lit(32, 0), &next_offset));
     m.set(&next.high, m.mux(fresh, &next_psn, &row.high));
     m.set(&next.held, 0);
-    m.set(&next.reads, row.reads + (answered & fresh & status.eq(0)).zext(READ_BITS));
+    m.set(&next.reads, row.reads + (answered & fresh & !broken & !short & !astray).zext(READ_BITS));
     m.set(&next.asks, asks & !last);
     m.set(&next.begun, m.mux(last & !passed, &(wqes.index + 1), &row.begun));
     m.set(&next.withdrawn, row.withdrawn + (executes & withdraws & !skips & !broken).zext(WITHDRAWN_BITS));
     m.when(place, |m| {
         m.set(&next.index, oldest.index);
-        m.set(&next.psn, oldest.psn);
         m.set(&next.offset, into_message);
         m.set(&next.high, row.high);
         m.set(&next.held, hold);
@@ -875,7 +904,6 @@ pub fn segment(
     .otherwise_when(token, |m| {
         let from = starting.recovers.then(wqes.index, lit(16, 0));
         m.set(&next.index, from);
-        m.set(&next.psn, psn);
         m.set(&next.offset, 0);
         m.set(&next.high, psn);
         m.set(&next.reads, 0);
