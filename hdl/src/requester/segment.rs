@@ -499,7 +499,8 @@ pub fn segment(
     // What returns inside the card does not stand still with the wire.
     let loops = m.mux(is_ud, &handle.loops, &copy.loops);
     let still = !loops & paused.shr_by(priority).bit(0);
-    let stop = m.delay("stop", &(gate.stop | still));
+    let stops = gate.stop | still;
+    let stop = m.delay("stop", &stops);
     let shut = m.reg("shut", 1).reset(0);
 
     // What the WQE says.
@@ -593,50 +594,52 @@ pub fn segment(
     let offset = m.reg("offset", 32).no_reset();
     let behind = (row.index - oldest.index).bit(15);
     let is_oldest = oldest.index.eq(index);
-    let is_due = !row.held & m.mux(behind, &is_oldest, &row.index.eq(index));
-    let due = fact("due", is_due);
-    let follows = fact("follows", behind & is_due);
-    // How many PSNs wait for their acknowledgement, counted from the row: none or too many are a bit each.
-    let unacknowledged = row.psn - oldest.psn;
-    let any_unacknowledged = row.psn.ne(oldest.psn);
-    let whole_window = unacknowledged.eq(1u32 << 23);
-    // Nobody acknowledges what UC and UD send.
-    let full = is_rc & ((unacknowledged.bit(WINDOW_BITS) & !unacknowledged.bit(23)) | whole_window);
-    let full = fact("full", full);
-    // A READ with as many PSNs as are open at once goes alone.
-    let large = behind_first.slice(WINDOW_BITS, 24 - WINDOW_BITS).any();
-    let alone = fact("alone", !(large & any_unacknowledged));
-    let token = m.reg("token", 1).reset(0);
-    m.assert(!at_row | faulty.eq(status.ne(0)), "what is wrong with a WQE has a cause");
-    let broken = fact("broken", faulty | starts);
+    let is_due = row.index.eq(index) & !behind & !row.held;
+    let due = fact("due", starts | is_due);
+    let follows = fact("follows", behind & is_oldest & !row.held & !starts);
+    let stale = !due & !follows;
     // It has been executed: the QP went back, and comes by again.
     let has_passed = (index - row.begun).bit(15);
     let passed = fact("passed", has_passed);
-    let skips = fact("skips", is_local & has_passed & is_due & !behind);
+    let skips = fact("skips", is_local & has_passed & is_due);
+    // What may have to wait: neither a start nor what is passed over.
+    let may_wait = !starts & !(is_local & has_passed);
+    // How many PSNs wait for their acknowledgement, counted from the row: none or too many are a bit each.
+    let unacknowledged = row.psn - oldest.psn;
+    let (same_low, same_top) =
+        (row.psn.trunc(23).eq(oldest.psn.trunc(23)), row.psn.msb().eq(oldest.psn.msb()));
+    let any_unacknowledged = !(same_low & same_top);
+    let whole_window = same_low & !same_top;
     let at_first = row.offset.eq(0);
-    let new = fact("new", row.high.eq(row.psn) & at_first);
+    let is_new = row.high.eq(row.psn) & at_first;
+    // Nobody acknowledges what UC and UD send.
+    let full = is_rc & ((unacknowledged.bit(WINDOW_BITS) & !unacknowledged.bit(23)) | whole_window);
+    // A READ with as many PSNs as are open at once goes alone.
+    let large = behind_first.slice(WINDOW_BITS, 24 - WINDOW_BITS).any();
+    let full = fact("full", may_wait & (full | (is_new & large & any_unacknowledged)));
+    let token = m.reg("token", 1).reset(0);
+    m.assert(!at_row | faulty.eq(status.ne(0)), "what is wrong with a WQE has a cause");
+    let broken = fact("broken", faulty | starts);
+    // Who runs no more waits for nothing: what it has here has places that its flush needs, and `commit` sends none of it.
+    let new = is_new & running & may_wait;
     let outstanding = (row.reads - done_reads).named("outstanding");
-    let deep = fact("deep", answered & outstanding.ge(copy.depth));
-    let outstanding = fact("some_outstanding", outstanding.ne(0));
-    let fenced = taken("fence", wqe(send_wqe::FENCE)) & outstanding;
+    let (deep, some) = (answered & outstanding.ge(copy.depth), row.reads.ne(done_reads));
+    let lacks = fact("lacks", new & (deep | (taken("fence", wqe(send_wqe::FENCE)) & some)));
     // What waits for PSNs that READs have taken waits for these as well: asking again and again would be of no use.
-    let no_room = full | !alone;
-    let limited = new & !broken & (deep | fenced | (no_room & outstanding));
+    let with_reads = fact("with_reads", new & some);
+    let answer_lacks = !broken & (lacks | (full & with_reads));
     // A limited message: it has the place behind those that the peer has receives for. Its first packet asks when it is the oldest.
     let credit_bits = oldest.credits.width();
     let place_in_window = (index - oldest.index).trunc(credit_bits);
-    // Who runs no more waits for nothing: what it has here has places that its flush needs, and `commit` sends none of it.
-    let runs = fact("runs_then", running);
-    let bounded = oldest.bounded & running;
-    let beyond = fact("beyond", takes_receive & bounded & place_in_window.ge(oldest.credits));
+    let beyond = fact("beyond", place_in_window.ge(oldest.credits));
+    let bounded = takes_receive & oldest.bounded & running;
     let asked = row.asks & !at_first & any_unacknowledged & !unacknowledged.bit(23);
-    let unheard = beyond & fact("unheard", m.mux(at_first, &!is_oldest, &asked));
+    let unheard = beyond & fact("unheard", bounded & m.mux(at_first, &!is_oldest, &asked));
     // A packet that was acknowledged meanwhile does not ask: the completer drops the answer to it as a ghost, and wakes no QP for a ghost.
-    let asks = beyond & fact("questions", at_first & !unacknowledged.bit(23));
-    let answer_lacks = limited & runs;
+    let asks = beyond & fact("questions", bounded & at_first & !unacknowledged.bit(23));
     // What is behind a withdrawal waits until all that was looked up before it is over.
-    let unsettled = fact("unsettled", withdrawals.open | withdrawals.count.ne(row.withdrawn));
-    let kept_behind = new & !is_local & unsettled & runs;
+    let unsettled = withdrawals.open | withdrawals.count.ne(row.withdrawn);
+    let kept_behind = fact("kept_behind", new & !is_local & unsettled);
     let limited = answer_lacks | unheard | kept_behind;
     // Whom only answers keep from going on waits here, with its WQEs, as long as nobody else wants to send: to fetch them again takes the
     // host's latency.
@@ -660,25 +663,23 @@ pub fn segment(
         true => judging & fact("turned", !is_sender),
         false => m.delay("turned", &(at_row & !is_sender)),
     };
-    let stale = !starts & !due;
     let turns = turned & !starts & !stale;
     let others_wait = m.mux(turns, &waits_beside, &waiting.for_another(sender));
     let used_now = turned.then(lit(used.width(), 0), used);
+    let gives_way = waiting.for_another(sender) & used.ge(most) & is_sender;
+    let not_now = fact("not_now", may_wait & (stops | gives_way));
     // One of many READs keeps its turn although others wait: its answers come in the time that the turns of the others take.
     let tired = m.reg("tired", PATIENCE_BITS + 1).reset(0);
     let waited_on = tired + (!tired.bit(PATIENCE_BITS)).zext(PATIENCE_BITS + 1);
     m.set(&tired, (others_wait & !turns).then(waited_on, lit(PATIENCE_BITS + 1, 0)));
-    let fills_batch = fact("fills_batch", copy.depth.ge(patient_depth(cfg)));
-    let awaits_read = new & !broken & deep & fills_batch & (turned | !tired.bit(PATIENCE_BITS));
-    let stays = ((limited & (patient | just_came)) | awaits_read) & !stop;
-    let gives_way = m.delay("gives_way", &(waiting.for_another(sender) & used.ge(most) & is_sender));
+    let deep = fact("deep", new & deep & copy.depth.ge(patient_depth(cfg)));
+    let awaits_read = deep & !broken & (turned | !tired.bit(PATIENCE_BITS));
+    let stays = (limited & (patient | just_came) & !stop) | (awaits_read & !not_now);
     m.when(turns, |m| {
         m.set(&sender, qp);
         m.set(&used, 0);
     });
-    let not_now = stop | gives_way;
-    let waits = !starts & !skips & (full | (new & !alone) | limited | not_now);
-    let refused = stale | (!starts & follows) | waits;
+    let refused = !due | full | lacks & !broken | unheard | kept_behind | not_now;
     let further = m.reg("further", 24).no_reset();
     let begun_psn = m.reg("begun_psn", 24).no_reset();
     let run = m.reg("run", WINDOW_BITS).no_reset();
@@ -734,13 +735,13 @@ pub fn segment(
         m.set(&tells_unheard, !answer_lacks);
         m.set(&tells_start, starts & !starting.recovers);
         m.set(&tells_stands, is_ud & still & !starts);
-        m.set(&following, !starts & follows);
+        m.set(&following, follows);
         if cfg.unhurried() {
             m.set(&state, State::Send);
         }
-        m.when(waits, |m| m.set(&state, State::Tell));
-        m.when(waits & stays, |m| m.set(&state, State::Idle));
-        m.when(!starts & follows, |m| m.set(&state, State::Place));
+        m.when(refused, |m| m.set(&state, State::Tell));
+        m.when(stays, |m| m.set(&state, State::Idle));
+        m.when(follows, |m| m.set(&state, State::Place));
         m.when(stale, |m| m.set(&state, if cfg.unhurried() { State::Fall } else { State::Idle }));
     });
     let falls = if cfg.unhurried() { state.is(State::Fall) } else { judging & stale };
