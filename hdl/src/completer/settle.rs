@@ -26,7 +26,7 @@
 
 use crate::config::RnicConfig;
 use crate::responder::Outcome;
-use crate::stream::{deep_fifo, fifo, half, row_of};
+use crate::stream::{deep_fifo, fifo, half};
 use crate::types::{Completion, ReadsDone, TableWrite, READ_BITS};
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
@@ -103,8 +103,12 @@ pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Str
         m.when(sweep.eq(cfg.qps - 1), |m| m.set(&state, State::Ready));
     });
 
-    let (enters, coming) = (entries.fire(), entries.completion.qpn.trunc(qp_bits));
-    let entries = half(&m.label("entries"), entries);
+    // The row is read as its entry comes. It is written only when the entry leaves, and the next one comes a cycle later at the earliest:
+    // nothing is read while it is written.
+    let entering = Stream::new(m, "entering", entries.valid & !sweeping, entries.payload.clone());
+    entries.accept(entering.ready & !sweeping);
+    let (enters, coming) = (entering.fire(), entering.completion.qpn.trunc(qp_bits));
+    let entries = half(&m.label("entries"), entering);
     let entry = &entries.payload;
     let qp = entry.completion.qpn.trunc(qp_bits);
     // The mark of a life's end; that of a drain changes nothing, and is not for a QP that has failed.
@@ -115,7 +119,7 @@ pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Str
     let row_write = TableWrite { enable: bits(1), index: bits(qp_bits), entry: shape.clone() };
     let row_write = m.wire_of("row_write", &row_write);
     table.write(row_write.enable, row_write.index, &row_write.entry);
-    let before = row_of(m, "row", (enters, coming, qp), &table, &row_write);
+    let before = table.read(m, enters, coming, Collision::Never);
     let known = entries.valid & (!entry.token | outcomes.valid);
     let fails = entry.token & outcomes.status.ne(0) & !before.failed;
     let failed = (before.failed | fails) & !marker;
@@ -126,7 +130,8 @@ pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Str
     let causes = m.mem("causes", cfg.qps, &Outcome::of()).style(Style::Block).build();
     let goes = m.wire("goes", 1);
     causes.write(goes & fails, qp, &outcomes.payload);
-    let cause = causes.read(m, looks_up, qp, Collision::Never);
+    // Read for each entry, and looked at for few. A cause is not written by an entry that looks one up.
+    let cause = causes.read(m, entries.valid & ready, qp, Collision::Any);
     m.when(looks_up, |m| m.set(&state, State::Cause));
 
     let can = known & ((ready & !looks_up) | at_cause);
@@ -134,10 +139,11 @@ pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Str
     let flushed =
         Outcome { status: lit(8, WcStatus::WrFlushErr.code()), cause: lit(8, LocalCause::None.code()) };
     let ended = m.mux(at_cause, &cause, &m.mux(fails, &outcomes.payload, &flushed));
+    let counts = !failed & !entry.completion.status.any() & !entry.completion.marker;
     let end = Completion {
         // Only status, QP and WQE count in an error completion (IBTA volume 1, 11.4.2.1).
-        opcode: m.mux(failed, &lit(8, 0), &entry.completion.opcode),
-        byte_len: m.mux(failed, &lit(32, 0), &entry.completion.byte_len),
+        opcode: m.mux(counts, &entry.completion.opcode, &lit(8, 0)),
+        byte_len: m.mux(counts, &entry.completion.byte_len, &lit(32, 0)),
         status: m.mux(failed, &ended.status, &entry.completion.status),
         syndrome: m.mux(failed, &ended.cause, &entry.completion.syndrome),
         ..entry.completion.clone()
@@ -146,7 +152,7 @@ pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Str
     let may_kick = kick_room | !entry.answered;
     let completion = Stream::new(m, "completion", can & tells & may_kick, end);
     m.drive(&goes, can & (!tells | completion.ready) & may_kick);
-    let completions = fifo(&m.label("completions"), 2, completion);
+    let completions = half(&m.label("completions"), completion);
     entries.accept(goes);
     outcomes.accept(goes & entry.token);
     m.when(goes & at_cause, |m| m.set(&state, State::Ready));
@@ -276,7 +282,8 @@ mod tests {
                 } else if completes {
                     let flushed = u64::from(WcStatus::WrFlushErr.code());
                     let (opcode, status, cause) = match (life.failed, life.owes.take()) {
-                        (false, _) => (5, status as u64, 0),
+                        (false, _) if status != 0 => (0, status as u64, 0),
+                        (false, _) => (5, 0, 0),
                         (true, Some(cause)) => (0, WcStatus::LocProtErr.code().into(), cause),
                         (true, None) => (0, flushed, 0),
                     };

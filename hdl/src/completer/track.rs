@@ -81,11 +81,11 @@ use crate::rx::address::gid_bits;
 use crate::rx::buffer::Dropped;
 use crate::rx::parse::opcode_is;
 use crate::rx::peer::Origin;
-use crate::stream::{deep_fifo, few, fifo, prompt_fifo, row_of, spare_fifo};
+use crate::stream::{deep_fifo, few, fifo, half, prompt_fifo, row_of, spare_fifo};
 use crate::types::{
     credit_bits, Completion, Headers, Oldest, QpBroadcast, SqStart, TableWrite, STAY_BITS, TOLD_BITS,
 };
-use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
@@ -307,17 +307,21 @@ pub fn track(
     let others_turn = m.reg("others_turn", 1).reset(0);
     let expires = expired.valid & restart_room;
     let others = failed.valid | flush.valid | expires | work.valid;
-    let free_to = (idle | follows) & !reset.valid & !init.valid & kick_room & eased_room;
-    // An answer to an unknown QP is dropped in the cycle in which it is taken, and one answer can be dropped in a cycle.
-    let answers_wait = answers.valid & !late & answer_room & (known | !follows);
+    let free_to = !reset.valid & !init.valid & kick_room & eased_room;
+    let answers_wait = answers.valid & !late & answer_room;
     let is_reset = idle & reset.valid;
     let is_init = idle & init.valid;
     // Answers and what stands for one, in turn.
     let own_turn = m.reg("own_turn", 1).reset(0);
     let turn = free_to & !(others_turn & others);
-    let is_own = turn & !follows & own.valid & (own_turn | !answers_wait);
-    let is_answer = turn & answers_wait & !(own_turn & own.valid);
-    let takes = free_to & !follows & (others_turn | !(answers_wait | own.valid));
+    let is_own = idle & turn & own.valid & (own_turn | !answers_wait);
+    // Whether the answer before ends is known late, and is the last to be looked at. An answer to an unknown QP is dropped in the cycle in
+    // which it is taken, and one answer can be dropped in a cycle: so it does not follow.
+    let answers_turn = turn & answers_wait & !(own_turn & own.valid);
+    let (answers_known, answers_none) = (answers_turn & known, idle & answers_turn & !known);
+    let is_known = (idle | follows) & answers_known;
+    let is_answer = is_known | answers_none;
+    let takes = idle & free_to & (others_turn | !(answers_wait | own.valid));
     let is_failed = takes & failed.valid;
     let is_flush = takes & flush.valid & !failed.valid;
     let is_expired = takes & expires & !failed.valid & !flush.valid;
@@ -334,13 +338,12 @@ pub fn track(
     expired.accept(is_expired);
     work.accept(is_work);
     m.discard(&answers.payload);
-    let starts =
-        is_reset | is_init | is_failed | (is_answer & known) | is_own | is_flush | is_expired | is_work;
+    let others_start = is_reset | is_init | is_failed | is_own | is_flush | is_expired | is_work;
+    let starts = others_start | is_known;
     let mut chosen = work.payload;
     for (yes, qp) in [
         (is_expired, expired.qp),
         (is_flush, flush.qp),
-        (is_answer, answers.dest_qpn.trunc(qp_bits)),
         (is_own, own.payload),
         (is_failed, failed.payload),
         (is_init, init.qp),
@@ -348,6 +351,7 @@ pub fn track(
     ] {
         chosen = m.mux(yes, &qp, &chosen);
     }
+    let chosen = m.mux(others_start, &chosen, &answers.dest_qpn.trunc(qp_bits));
     let qp = m.reg("qp", qp_bits).reset(0);
     let by = |name: &str| m.reg(&format!("by_{name}"), 1).reset(0);
     let (by_reset, by_init, by_answer, by_flush) = (by("reset"), by("init"), by("answer"), by("flush"));
@@ -449,7 +453,8 @@ pub fn track(
     let copy = copy_of(&crate::types::QpAttributes::of(cfg));
     let copies = m.mem("copies", cfg.qps, &copy).style(Style::Block).build();
     copies.write(given.enable, given.index, &copy_of(&given.entry));
-    let copy = copies.read(m, starts, chosen, Collision::New);
+    // Attributes that are written in the cycle in which they are read count from the next event on.
+    let copy = copies.read(m, starts, chosen, Collision::Old);
     let fronts = m.mem("fronts", cfg.qps, &Front::of(cfg)).style(Style::Block).build();
     fronts.write(written.front.enable, written.front.index, &written.front.entry);
     let front = fronts.read(m, starts, chosen, Collision::New);
@@ -466,14 +471,24 @@ pub fn track(
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Block).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
     let qp_state = row_of(m, "state", (starts, chosen, qp), &states, &broadcast.state);
+    let is_in = |states: &[QpState]| states.iter().fold(lit(1, 0), |any, s| any | qp_state.eq(s.code()));
+    let (waits, errs) = (is_in(&[QpState::Rts, QpState::Sqd]), is_in(&[QpState::Err, QpState::Sqe]));
+    // After the row's cycle these are registers: a state that is written meanwhile counts a cycle later.
+    let still_waits = m.delay("still_waits", &waits);
+    let in_error = m.delay("in_error", &errs);
+    let in_sqd = m.delay("in_sqd", &is_in(&[QpState::Sqd]));
 
     // In the row's cycle it comes from the table; all work is done on the copy here.
     let at_row = state.is(State::Row);
     let row = m.reg_of("row", &row_shape);
     // If the next answer is for the same QP, its row is written while it is read: the new row is in the register.
     let same = m.reg("same", 1).no_reset();
-    m.when(starts, |m| m.set(&same, follows & chosen.eq(qp)));
-    let stored = m.mux(cfg.only(!cfg.unhurried(), same), &row, &stored);
+    let takes_stored = m.reg("takes_stored", 1).reset(0);
+    let is_same = cfg.only(!cfg.unhurried(), follows & answers.dest_qpn.trunc(qp_bits).eq(qp));
+    m.when(starts, |m| m.set(&same, is_same));
+    m.set(&takes_stored, starts & !is_same);
+    let loaded = stored;
+    let stored = m.mux(same, &row, &loaded);
     let nothing = stored.head.eq(front.tail);
     let none = m.reg("none", 1).no_reset();
 
@@ -515,8 +530,6 @@ pub fn track(
     let ghost = m.mux(by_own, &all_done, &(before_oldest | !before_next));
     let foreign = !origin.is(copy.peer) | gid.ne(copy.gid);
     let same_key = same_partition(pkey, copy.pkey);
-    let waits = qp_state.eq(QpState::Rts.code()) | qp_state.eq(QpState::Sqd.code());
-    let in_error = qp_state.eq(QpState::Err.code()) | qp_state.eq(QpState::Sqe.code());
     let ignored = m.reg("ignored", 1).no_reset();
     let stray = copy.service.ne(Service::Rc.code()) | foreign | !same_key | reserved;
     // What `record` said may be of a life before, of another service.
@@ -535,18 +548,17 @@ pub fn track(
             .otherwise_when(gid.ne(copy.gid), |m| m.set(&why, DropReason::Destination.code()))
             .otherwise_when(reserved, |m| m.set(&why, DropReason::Malformed.code()));
     });
-    let unknown = is_answer & !known;
+    let unknown = answers_none;
     let reason = m.mux(unknown, &lit(why.width(), DropReason::NoQp.code()), &why);
 
     let was_row = m.reg("was_row", 1).reset(0);
     m.set(&was_row, at_row);
     let marked = Marked { valid: was_row & met_congestion & !ignored, qp };
 
-    // Up to here: an acknowledged PSN, the one before that of a NAK or of what a READ or atomic is answered with.
-    let upto = m.mux(is_ack & !by_reply, &psn, &(psn - 1));
-    let upto = m.delay("upto", &m.mux(by_own, &newest, &upto));
-    let resume = m.mux(is_ack, &(psn + 1), &psn);
-    let resume = m.delay("resume", &m.mux(by_own, &front.next_psn, &resume));
+    // It acknowledges its PSN, too; a NAK, or what a READ or atomic is answered with, only what is before that.
+    let inclusive = is_ack & !by_reply;
+    // The PSN after the last one that is acknowledged, from the cycle after the look on.
+    let resume = m.delay("resume", &(psn + is_ack.zext(24)));
     let (advances, outstanding) = (m.reg("advances", 1).no_reset(), m.reg("outstanding", 1).no_reset());
     m.when(at_row, |m| {
         m.set(&advances, is_ack | psn.ne(stored.oldest_psn));
@@ -569,7 +581,9 @@ pub fn track(
     let answered = looked("of_reply", oldest.answered);
     let in_place = m.mux(by_atomic, &!of_read, &(of_read & has_first & ends.eq(is_last)));
     let matches = by_reply & answered & in_turn & in_place & good_syndrome;
-    let behind = looked("behind", !(upto - oldest.last_psn).bit(23));
+    // The lowest bits carry the one that is taken off where the PSN itself does not count.
+    let reach = cat(&[inclusive, psn]) + cat(&[lit(1, 1), !oldest.last_psn]);
+    let behind = looked("behind", !reach.bit(24));
     let reached = m.mux(answered, &(matches & is_last), &behind);
     let is_silent = looked("is_silent", is_local(cfg, oldest.opcode));
     // Nothing behind what is not over has been sent, so that no answer is for it; there is another look.
@@ -596,8 +610,11 @@ pub fn track(
     let counts = settled & !ignored;
     let local_fails = counts & local;
     // The oldest waits for an answer that should have come before this one (9.7.5.1.1): as good as a sequence NAK.
-    let not_before = looked("not_before", !(psn - row.oldest_psn).bit(23));
-    let beyond = m.mux(is_ack & !by_reply, &not_before, &!in_turn);
+    // An answer that counts is at first not before the oldest PSN, and is no more once the message that ends with its PSN has gone.
+    let not_before = m.reg("not_before", 1).no_reset();
+    let ended_there = judged("ended_there", is_last);
+    m.when(at_row, |m| m.set(&not_before, 1)).otherwise_when(pops, |m| m.set(&not_before, !ended_there));
+    let beyond = m.mux(inclusive, &not_before, &!in_turn);
     let speaks = counts & !local & by_answer & !placed;
     let implied = speaks & judged("is_passed_by", !none & answered & beyond);
     let good = speaks & judged("is_good", !none & matches);
@@ -628,8 +645,10 @@ pub fn track(
     let by_implied = m.reg("by_implied", 1).no_reset();
     m.when(at_pop, |m| m.set(&by_implied, implied));
     let rnr = by_answer & is_rnr & !by_implied;
-    let rnr_spent = copy.rnr_retry.ne(7) & row.rnr_tries.ge(copy.rnr_retry);
-    let spent = m.mux(rnr, &rnr_spent, &row.tries.ge(copy.retry_cnt)) & !by_pause;
+    let (retry_cnt, rnr_retry) =
+        (m.delay("retry_cnt", &copy.retry_cnt), m.delay("rnr_retry", &copy.rnr_retry));
+    let rnr_spent = rnr_retry.ne(7) & row.rnr_tries.ge(rnr_retry);
+    let spent = m.mux(rnr, &rnr_spent, &row.tries.ge(retry_cnt)) & !by_pause;
     let exhausted = at_retry & spent;
     let restart = Stream::new(m, "restart", at_retry & !spent, Restart { qp, hold: rnr });
     m.drive(&restart_room, restart.ready);
@@ -668,7 +687,7 @@ pub fn track(
         .otherwise_when(by_retries & by_timeout, |m| m.set(&fail_cause, LocalCause::Timeout.code()))
         .otherwise_when(by_retries & !rnr, |m| m.set(&fail_cause, LocalCause::Sequence.code()));
     // While the completion waits for room, the QP may have been taken away.
-    let gone = !waits;
+    let gone = !still_waits;
     let fails = at_fail & !gone & entry_room;
 
     let ends_init = none & at_free;
@@ -680,7 +699,6 @@ pub fn track(
     let resets = marks & entry_room;
     // So does one behind the last of what was in progress in SQD. Who is asked to wait for that looks in its turn of the line, and
     // again behind each answer.
-    let in_sqd = qp_state.eq(QpState::Sqd.code());
     let awaits = at_enlist & by_drain & in_sqd & !row.dead;
     let looks = at_enlist & by_work & row.draining;
     let drained = looks & in_sqd & !row.dead & !flush_more;
@@ -692,9 +710,9 @@ pub fn track(
     let completion = Completion {
         cq: copy.cq,
         qpn: qp.zext(24),
-        // Only status, QP and WQE count in an error completion (IBTA volume 1, 11.4.2.1).
-        opcode: m.mux(acked, &oldest.opcode, &lit(oldest.opcode.width(), 0)).zext(8),
-        byte_len: m.mux(acked, &oldest.length, &lit(32, 0)),
+        // Of an error completion and of a mark `settle` clears these.
+        opcode: oldest.opcode.zext(8),
+        byte_len: oldest.length,
         wqe_index: m.mux(at_enlist, &row.stay.zext(16), &row.oldest_index),
         status: m.mux(acked, &lit(8, 0), &status),
         syndrome: m.mux(acked, &lit(8, 0), &cause),
@@ -736,14 +754,15 @@ pub fn track(
     let taken_up = answers_it | brings | strays | foreign_reply;
     let atomic_found = taken_up & answered.atomic;
     let answered = Stream::new(m, "answered", taken_up, answered);
-    let found = Stream::new(m, "value", atomic_found, m.mux(idle, &answers.va, &value));
+    // Nothing looks at the value of what nobody waits for.
+    let found = Stream::new(m, "value", atomic_found, value);
     m.drive(&answer_room, answered.ready & found.ready);
     m.assert(
         !taken_up | (answered.ready & found.ready),
         "an answer is taken where there is room for what it brings",
     );
     let answered = few(&m.label("answered"), ANSWERS, cfg.unhurried().then_some(2), answered);
-    let values = spare_fifo(&m.label("values"), VALUES, cfg.unhurried(), found);
+    let values = half(&m.label("values"), spare_fifo(&m.label("values"), VALUES, cfg.unhurried(), found));
     let fault = Stream::new(m, "fault", state.is(State::Fault), qp);
     let faulted = fault.fire();
     // The QP context takes no fault while a start waits: a QP has at most one, and all have their place.
@@ -823,14 +842,16 @@ pub fn track(
         m.set(&next.head, row.head);
         m.set(&next.flushing, row.flushing);
         m.set(&next.dead, by_reset);
+    });
+    // A start is told at once, before what the QP left behind has been given back; its row is written when that is done.
+    let starts_anew = at_row & by_init;
+    m.when(resets | begins_anew | starts_anew, |m| {
+        m.set(&next.bounded, 0);
         m.set(&next.first_psn, psn);
         m.set(&next.oldest_psn, psn);
+        m.set(&next.oldest_index, m.mux(by_init, &until, &(row.until & (!by_reset).repeat(16))));
     });
-    m.when(begins_anew, |m| {
-        let index = m.mux(by_init, &until, &row.until);
-        m.set(&next.oldest_index, index);
-        m.set(&next.until, index);
-    });
+    m.when(begins_anew, |m| m.set(&next.until, m.mux(by_init, &until, &row.until)));
     // A QP is in the line once, whatever it was when it came there.
     m.when(is_flushed | awaits, |m| {
         m.set(&next.until, until);
@@ -857,7 +878,7 @@ pub fn track(
         m.set(&next.head, qp.zext(place_bits));
         m.set(&qp, qp + 1);
     });
-    m.set_all(&row, &m.mux(at_row, &stored, &next));
+    m.set_all(&row, &m.mux(takes_stored, &loaded, &next));
     let lost = at_retry & !spent & !goes_back;
     let abandons = at_fail & gone;
     let ends_event = ends_answer | goes_back | lost | faulted | abandons;
@@ -871,7 +892,7 @@ pub fn track(
         m.set(&state, State::Look);
         m.when(by_flush | by_drain | by_recover | by_work, |m| m.set(&state, State::Enlist));
         // One that was waited for is not flushed before it is told up to where.
-        let works = by_work & in_error & !stored.draining;
+        let works = by_work & errs & !stored.draining;
         m.when(by_init | by_reset | works, |m| m.set(&state, State::Free));
     });
     // What the answer before this one has put there may have taken the last place.
@@ -903,17 +924,15 @@ pub fn track(
     });
     m.when(starts, |m| m.set(&state, State::Row));
 
-    // A start is told at once, before what the QP left behind has been given back. So is each WQE that ends, before the host sees
-    // its completion and uses its place again: a doorbell for it is no overrun.
-    let starts_anew = at_row & by_init;
+    // Each WQE that ends is told at once, too, before the host sees its completion and uses its place again: a doorbell for it is no overrun.
     let oldest_write = TableWrite {
         enable: row_write | ends_oldest | starts_anew,
         index: qp,
         entry: Oldest {
-            index: m.mux(by_init, &until, &m.mux(by_reset, &lit(16, 0), &next.oldest_index)),
-            first_psn: m.mux(by_init, &psn, &next.first_psn),
-            psn: m.mux(by_init, &psn, &next.oldest_psn),
-            bounded: next.bounded & !by_init & !by_reset,
+            index: next.oldest_index,
+            first_psn: next.first_psn,
+            psn: next.oldest_psn,
+            bounded: next.bounded,
             credits: next.credits,
             told: next.told,
         },

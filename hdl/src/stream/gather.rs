@@ -17,12 +17,15 @@
 //!
 //! `forget` takes a row's flags back, except those on offer ([`Forget::outdates`]); a row without flags does not leave.
 //!
-//! One row a cycle in, and one every other cycle out while none comes in; latency 3. The flags of each row, and whether it waits,
+//! One row a cycle in, and one every other cycle out while none comes in; latency 3, and 4 with more than [`FEW`] rows. The flags of each row, and whether it waits,
 //! lie in LUT RAM, the line in block RAM. Reset empties all; the input waits for as many cycles as there are rows, in which
 //! `forget` says nothing.
 
-use super::deep_fifo;
+use super::{deep_fifo, forward};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Scope, Sig, Stream, Style};
+
+/// Rows whose flags are read in time by what block RAM shows.
+const FEW: u32 = 256;
 
 /// A row and its flags.
 #[derive(Clone, Bundle)]
@@ -83,6 +86,8 @@ pub fn gather(m: &Scope, #[param] rows: u32, input: Stream<Flagged>, forget: For
     let line = Stream::new(m, "line", pushes, input.row);
     m.assert(!pushes | line.ready, "a row waits once");
     let line = deep_fifo(m, rows, line);
+    // The row's flags are read by what the line shows: of many rows from deep LUT RAM, which block RAM's output is too late for.
+    let line = if rows > FEW { forward(&m.label("line"), line) } else { line };
 
     let shown = m.reg("shown", 1).reset(0);
     let offer = m.reg_of("offer", &Flagged { row: bits(index), flags: bits(width) });

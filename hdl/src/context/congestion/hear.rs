@@ -79,14 +79,15 @@ pub fn hear(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, cnps: Stream<No
     let copies = m.mem("copies", cfg.qps, &copy).style(Style::Block).build();
     copies.write(given.enable, given.index, &copy);
     let copy = copies.read(m, cnps.fire(), at, Collision::New);
-    let live = m.mem("live", cfg.qps, &bits(1)).style(Style::Distributed).build();
+    let live = m.mem("live", cfg.qps, &bits(1)).style(Style::Block).build();
     let state = &broadcast.state;
     let states = [QpState::Rtr, QpState::Rts, QpState::Sqd].map(|s| state.entry.eq(s.code()));
     live.write(state.enable, state.index, &(states[0] | states[1] | states[2]));
+    let is_live = live.read(m, cnps.fire(), at, Collision::New);
 
     let exists = exists & copy.mtu.any();
     // Datagrams and frames have no peer whom somebody could slow down.
-    let takes = exists & live.read_now(qp) & !is_connectionless(copy.service);
+    let takes = exists & is_live & !is_connectionless(copy.service);
     let same_key = same_partition(cnp.pkey, copy.pkey);
     let same_source = cnp.origin.is(copy.peer);
     let told = m.reg("told", 1).reset(0);

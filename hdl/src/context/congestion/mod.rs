@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Nothing here makes a packet wait: marks and CNPs are taken as they come, several of a QP merge, and what is sent is only told.
-//! A CNP takes 3 cycles to be checked, then its turn among the visits of `react`; a marked packet's CNP is at `tx` 6 cycles after the
+//! A CNP takes 3 cycles to be checked, then its turn among the visits of `react`; a marked packet's CNP is at `tx` 9 cycles after the
 //! responder or the completer has checked it. Reset: nobody is quiet, nobody is held back; what comes in the first cycles, as many as there are QPs,
 //! may be lost.
 
@@ -27,9 +27,9 @@ pub use react::{react, Charge, Reaction, Sent};
 use crate::config::RnicConfig;
 use crate::context::resets;
 use crate::rx::buffer::Dropped;
-use crate::stream::{arbiter, fifo};
+use crate::stream::{arbiter, fifo, half};
 use crate::types::{QpBroadcast, TableWrite, TxPacket};
-use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::Opcode;
 
 /// A packet came that met congestion.
@@ -200,12 +200,16 @@ fn control(m: &Scope, cfg: &RnicConfig, input: Input) -> Congestion {
     let marks = marked.fire();
     let told = notify(m, cfg, marked, control.interval_us, microsecond);
     let given = &broadcast.attributes;
-    let looping = m.mem("looping", cfg.qps, &bits(1)).style(Style::Distributed).build();
+    let looping = m.mem("looping", cfg.qps, &bits(1)).style(Style::Block).build();
     looping.write(given.enable, given.index, &given.entry.loops);
+    // Whether the QP loops is read as its CNP passes a slice.
+    let (enters, coming) = (told.fire(), told.payload);
+    let told = half(&m.label("told"), told);
+    let loops = looping.read(m, enters, coming, Collision::New);
     let packet = |qp: Sig| TxPacket {
         qp,
         opcode: lit(8, Opcode::Cnp.code()),
-        loops: cfg.only(cfg.loopback, looping.read_now(qp)),
+        loops: cfg.only(cfg.loopback, loops),
         ..TxPacket::of(cfg).zeros()
     };
     let packets = told.map(|qp| packet(*qp));

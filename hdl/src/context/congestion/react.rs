@@ -351,6 +351,9 @@ pub fn react(
         m.set(&flow.rate_us, flow.rate_us + PERIOD_US);
         go(m, State::Limit);
     });
+    // What alpha loses in a visit, or gains by a CNP: it stands still in the cycle before.
+    let lacks_of_one = lit(ALPHA, 1 << 16) - flow.alpha;
+    let part = m.delay("part", &m.mux(of_cnp, &lacks_of_one, &flow.alpha).shr_by(control.gain));
     // Below zero: less than the limit.
     let less = |n: Sig, limit: Sig| n.zext(n.width() + 1) - limit.zext(n.width() + 1);
     let most = credit << SAVED;
@@ -363,7 +366,7 @@ pub fn react(
         m.when(above, |m| m.set(&flow.granted, most));
         m.when(decays, |m| {
             m.set(&flow.alpha_us, decay.trunc(17));
-            m.set(&flow.alpha, flow.alpha - flow.alpha.shr_by(control.gain));
+            m.set(&flow.alpha, flow.alpha - part);
         });
         m.when(rises, |m| m.set(&flow.rate_us, rise.trunc(17)));
         m.when(enough, |m| m.set(&flow.bytes, more_bytes.trunc(33)));
@@ -404,14 +407,13 @@ pub fn react(
     });
 
     // A CNP.
-    let one = 1u32 << 16;
     let product = m.delay("product", &(flow.rate * flow.alpha));
     let reduced = flow.rate - product.slice(17, RATE);
     m.when(state.is(State::Multiply), |m| go(m, State::Cut));
     m.when(state.is(State::Cut), |m| {
         m.set(&flow.target, flow.rate);
         m.set(&flow.rate, reduced.lt(least).then(least, reduced));
-        m.set(&flow.alpha, flow.alpha + (lit(ALPHA, one) - flow.alpha).shr_by(control.gain));
+        m.set(&flow.alpha, flow.alpha + part);
         for zero in [&flow.bytes, &flow.by_time, &flow.by_bytes, &flow.alpha_us, &flow.rate_us] {
             m.set(zero, lit(zero.width(), 0));
         }
