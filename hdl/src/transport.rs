@@ -345,9 +345,9 @@ pub fn transport(
     m.set_all(&withdrawals, &withdrawn.withdrawals);
     ask_r.connect(committed.lookup);
     operate_r.connect(committed.operations);
-    let reading = Passage { enters: committed.reading, leaves: committed.ends.fire() };
-    let reads_payload = vec![committed.looked_up, reading];
     let outgoing = payload(m, cfg, data.payload, committed.ends, cleared);
+    let reading = Passage { enters: committed.reading, leaves: outgoing.read };
+    let reads_payload = vec![committed.looked_up, reading];
     m.drive(&payload_taken, outgoing.taken);
     let read_whole = outgoing.verdicts.fire();
     let packets = breath(&m.label("committed"), cfg.unhurried(), committed.packets);
@@ -451,14 +451,14 @@ pub fn transport(
     let most = [vec![127, reads], vec![127, 63], vec![127, reads, 127]];
     let mut faults = responded.faults;
     faults.push(overrun_fault);
-    // What a removal and a withdrawal wait for is counted as much later as these are seen.
+    // What enters and leaves is known late, and counted a cycle later; so removals and withdrawals are seen a cycle later.
     let counted = |(i, way): (usize, Vec<Passage>)| {
-        let counted = |(j, stage)| cfg.looked(m, &format!("way_{i}_{j}"), stage);
+        let counted = |(j, stage)| m.delay(&format!("way_{i}_{j}"), &stage);
         way.into_iter().enumerate().map(counted).collect()
     };
     let ways = ways.into_iter().enumerate().map(counted).collect();
-    let removed = cfg.looked(m, "removed", operated[2].clone());
-    let ended = drain(m, &most, removed, cfg.looked(m, "withdraws", withdrawn.asks), ways);
+    let (removed, withdraws) = (m.delay("removed", &operated[2]), m.delay("withdraws", &withdrawn.asks));
+    let ended = drain(m, &most, removed, withdraws, ways);
     m.drive(&drained, ended.withdrawn);
     ask_s.connect(responded.lookup);
     ask_a.connect(responded.reply_lookup);

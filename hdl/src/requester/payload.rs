@@ -19,7 +19,7 @@
 
 use crate::config::RnicConfig;
 use crate::requester::commit::Barred;
-use crate::stream::{deep_fifo, forward, row_of};
+use crate::stream::{catch, deep_fifo, forward, row_of};
 use crate::tx::Payload;
 use crate::types::{DmaReadData, QpInit, TableWrite};
 use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
@@ -56,6 +56,8 @@ pub struct PayloadOut {
     pub verdicts: Stream<Sig>,
     /// A beat has left: its room is free.
     pub taken: Sig,
+    /// The last beat of a read has come.
+    pub read: Sig,
 }
 
 /// The payload buffer. `ends` has an entry for each read, in order; `started` clears a QP's bar.
@@ -68,6 +70,8 @@ pub fn payload(
     started: Stream<QpInit>,
 ) -> PayloadOut {
     let bars_of = m.mem("bars", cfg.qps, &Barred::of()).style(Style::Block).build();
+    // Whether the next is wanted is known late.
+    let ends = catch(&m.label("next"), ends);
     let (enters, coming) = (ends.fire(), ends.qp);
     let ends = forward(m, ends);
     let failed = m.reg("failed", 1).reset(0);
@@ -102,7 +106,8 @@ pub fn payload(
     let beats = Stream::new(m, "beats", data.valid & ends.valid, beat);
     data.accept(ends.valid & beats.ready);
     let comes = beats.fire();
-    ends.accept(comes & data.last);
+    let read = comes & data.last;
+    ends.accept(read);
     m.when(comes, |m| m.set(&failed, bad & !last));
     let verdicts = Stream::new(m, "verdict", comes & last, poisoned);
     m.assert(!verdicts.valid | verdicts.ready, "a verdict finds room");
@@ -112,13 +117,13 @@ pub fn payload(
 
     let payload = deep_fifo(&m.label("payload"), cfg.payload_buffer_bytes / cfg.beat_bytes, beats);
     let taken = payload.fire();
-    PayloadOut { payload, verdicts, taken }
+    PayloadOut { payload, verdicts, taken, read }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{drain, item, Item, Random, Sink, Source};
+    use crate::testing::{drain, item, step, Item, Random, Sink, Source};
     use ferrowire_rtl::{build, Sim};
     use rand::Rng;
 
@@ -135,6 +140,7 @@ mod tests {
             m.stream_out("payload", out.payload);
             m.stream_out("verdict", out.verdicts);
             m.output("taken", &out.taken);
+            m.output("read_before", &m.delay("read_before", &out.read));
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
         sim.reset();
@@ -301,6 +307,34 @@ mod tests {
         drain(&mut sim, &mut sources, &mut sinks, &mut random, 0.0, 100, 30);
         assert_eq!(sources[0].cycles[7] - sources[0].cycles[0], 7);
         assert_eq!(sinks[1].values(""), packets.map(|p| p.2));
+    }
+
+    /// A key goes when all reads by it are over (IBTA volume 1, 11.2.8.4): `memory::drain` counts them by this.
+    #[test]
+    fn a_read_is_over_with_its_last_beat_and_no_earlier() {
+        let cfg = RnicConfig::named("generic-8b").unwrap();
+        let (mut sim, mut sources, mut sinks) = rig(&cfg);
+        let mut random = Random::new(7);
+        let (mut begun, mut ends, mut over) = (0, Vec::new(), 0);
+        for cycle in 0..6000 {
+            // A read is asked for long before its data come.
+            if cycle < 5000 && begun - over < 40 && random.chance(0.3) {
+                sources[1].push_values(&[("qp", begun as u128 % 16), ("last", begun as u128 % 2)]);
+                begun += 1;
+            }
+            if ends.len() < begun && (cycle >= 5000 || random.chance(0.2)) {
+                let beats = random.rng.random_range(1..4);
+                let before = ends.last().copied().unwrap_or(0);
+                (1..=beats).for_each(|beat| sources[0].push_values(&[("last", u128::from(beat == beats))]));
+                ends.push(before + beats);
+            }
+            step(&mut sim, &mut sources, &mut sinks, &mut random, 0.3);
+            over += sim.get("read_before") as usize;
+            let taken = sources[0].cycles.len() as u64;
+            let whole = ends.iter().take_while(|end| **end <= taken).count();
+            assert_eq!(over, whole, "cycle {cycle}: of {begun} reads");
+        }
+        assert!(over == begun && begun > 500, "{over} of {begun}");
     }
 
     #[test]
