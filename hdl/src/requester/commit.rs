@@ -24,7 +24,7 @@
 //! decided later, so it finds the key as it was left (IBTA volume 1, 10.6.7.2.2). What was looked up before a window was taken back is
 //! not waited for here: `memory::withdraw` is told (`taken_back`), and the completer waits.
 //!
-//! A piece a cycle, and a packet with its last piece; lookups run ahead of decisions, so that the table's latency shows once. There is room
+//! A piece a cycle, and one more for each packet: `gather` needs as many. Lookups run ahead of decisions, so that the table's latency shows once. There is room
 //! for the answers of the largest packet, 32 pieces, and those before it need nothing of what is behind: it is always decided. A decision
 //! waits until all its takers have room and the payload buffer can hold the packet, hence read data is never held up. Of READs and atomics
 //! only the lookups are made, for the right to write. Inline data need neither lookups nor that room. A decision does not wait for a place
@@ -174,8 +174,6 @@ pub struct Committed {
 #[derive(Clone, Bundle)]
 struct Pending {
     packet: Packet,
-    /// The first SGE of a READ or an atomic.
-    sge: FirstSge,
     /// It has pieces in host memory.
     asks: Sig,
     /// Its payload is inline.
@@ -237,6 +235,9 @@ const PIECES: u32 = 2 * MAX_SGES;
 
 /// Packets of which lookups are under way at once.
 const LOOKUPS: u32 = 8;
+
+/// First SGEs: those of packets that wait, of the two in registers, and of the one that comes.
+const FIRSTS: u32 = (LOOKUPS + 3).next_power_of_two();
 
 /// WQEs between the scheduler's places and the decision, and in the cycles until that is known there.
 const ON_THE_WAY: u32 = 24;
@@ -324,17 +325,20 @@ pub fn commit(
     let asked = lookup.fire();
     let passes = parts.valid & m.mux(parts.asks, &asked, &room);
     parts.accept(passes);
-    let first_sge = m.reg_of("first_sge", &FirstSge::of());
+    // The first SGE of each packet lies apart until it is decided. What is not taken is written once more.
     let sge = FirstSge { va: parts.va, key: parts.key, length: parts.rest, number: parts.number };
-    let sge = m.mux(first, &sge, &first_sge);
+    let place = |name: &str| m.reg(name, clog2(u64::from(FIRSTS))).reset(0);
+    let (coming_at, decided_at) = (place("coming_at"), place("decided_at"));
+    let firsts = m.mem("firsts", FIRSTS, &sge).style(Style::Distributed).build();
+    firsts.write(first, coming_at, &sge);
     m.when(passes, |m| {
-        m.set_all(&first_sge, &sge);
         m.set(&first, parts.last);
         m.set(&first_lane, lane);
     });
     let room_bits = clog2(u64::from(cfg.payload_buffer_bytes / cfg.beat_bytes) + 1);
-    let enters = Pending { packet: parts.packet.clone(), sge, asks: parts.asks, inline: parts.inline, lane };
+    let enters = Pending { packet: parts.packet.clone(), asks: parts.asks, inline: parts.inline, lane };
     let entering = Stream::new(m, "entering", passes & parts.last, enters);
+    m.when(entering.valid, |m| m.set(&coming_at, coming_at + 1));
     m.drive(&pending_room, entering.ready);
     let pending = few(&m.label("pending"), LOOKUPS, cfg.unhurried().then_some(1), entering);
     // A page's offset is the same in host memory.
@@ -371,11 +375,7 @@ pub fn commit(
     let (enters, coming) = (pending.fire(), pending.packet.qp);
     let handle_of = |packet: &Packet| packet.remote_va.slice(32, cfg.ah_bits());
     let coming_handle = handle_of(&pending.packet);
-    let slice = |name: &str, pending| match cfg.unhurried() {
-        true => half(&m.label(name), pending),
-        false => forward(&m.label(name), pending),
-    };
-    let next = slice("next", pending);
+    let next = half(&m.label("next"), pending);
     let moves = next.fire();
     let next_packet = next.packet.clone();
     let at = (enters, coming, next_packet.qp);
@@ -389,12 +389,16 @@ pub fn commit(
     let bar = row_of(m, "bar", at, &bars, &bar_write);
     let (enters, coming, bar_comes) = (barred.fire(), barred.qp, barred.valid);
     let barred = half(&m.label("barred"), barred);
+    // It is compared in its second cycle: by then what has failed before is written.
+    let compared = m.reg("compared", 1).reset(0);
+    m.set(&compared, barred.valid & !compared);
+    barred.accept(compared);
     let bar_there = row_of(m, "bar_there", (enters, coming, barred.qp), &bars, &bar_write);
     let oldest_index = row_of(m, "oldest", at, &oldests, &oldest);
     let qp_state = row_of(m, "state", at, &states, &broadcast.state);
     let qp_loops = row_of(m, "qp_loops", at, &loops, &of_qps);
     let handle_loops = row_of(m, "handle_loops", to_handle, &handles_loop, &of_handles);
-    let pending = slice("decided", next);
+    let pending = half(&m.label("decided"), next);
     let packet = &pending.packet;
     let (was, is) = (&next_packet, packet);
     let of_qp = (moves, was.qp, is.qp);
@@ -409,6 +413,17 @@ pub fn commit(
     let qp_loops = fact_of(m, "qp_is_looped", of_qp, (was, is), &qp_loops, &of_qps, &loops);
     let handle_loops =
         fact_of(m, "handle_is_looped", of_handle, (was, is), &handle_loops, &of_handles, &loops);
+    // Likewise what follows from the packet alone.
+    let known_of = |name: &str, fact: Sig| {
+        let known = m.reg(name, 1).no_reset();
+        m.when(moves, |m| m.set(&known, fact));
+        known
+    };
+    let healthy = known_of("healthy", was.status.eq(0));
+    let local = is_local(cfg, was.wqe_opcode) & !was.start;
+    let executes = known_of("executes", local & was.status.eq(0));
+    let atomic = cfg.only(cfg.atomics, was.answered & was.wqe_opcode.ne(SendOpcode::Read.code()));
+    let has_operands = known_of("has_operands", atomic | local);
     let is_datagram = opcode_is(packet.opcode, |o| cfg.speaks(o) && o.has(Ext::Deth));
     let loops = cfg.only(cfg.loopback, is_raw(packet.opcode) | m.mux(is_datagram, &handle_loops, &qp_loops));
 
@@ -417,9 +432,7 @@ pub fn commit(
     let has_piece = pending.asks | pending.inline;
     let present = pending.valid;
     let alive = sends & !is_done & !packet.start;
-    let healthy = packet.status.eq(0);
     // A bind or an invalidation is asked for once.
-    let executes = is_local(cfg, packet.wqe_opcode) & healthy & !packet.start;
     let (operated_ok, operated_cause) =
         (m.reg("operated_ok", 1).no_reset(), m.reg("operated_cause", 8).no_reset());
     let (asked_for, ended) = (m.reg("asked_for", 1).reset(0), m.reg("ended", 1).reset(0));
@@ -455,7 +468,6 @@ pub fn commit(
     let kept = m.reg("kept", 1).reset(0);
     let good = m.mux(inside, &kept, &(alive & sound & !stopped));
     let failed = alive & !sound & !stopped;
-    let broken = packet.status.ne(0);
 
     let capacity = cfg.payload_buffer_bytes / cfg.beat_bytes;
     let room = m.reg("room", room_bits).reset(capacity);
@@ -468,7 +480,7 @@ pub fn commit(
     let closes = packet.last | failed;
     // Who starts or is barred comes before a failure, which needs the same write port. What the decision waits for does
     // not depend on what it will be.
-    let claimed = unbarred.valid | barred.valid;
+    let claimed = unbarred.valid | barred.valid | m.delay("claimed", &(unbarred.fire() | compared));
     let rooms = packet_room & sent_room & read_room & end_room & turn_room & fits & !claimed;
     let can = known & rooms;
     // A piece a cycle, be they read or passed over, and the packet with its last one.
@@ -476,6 +488,7 @@ pub fn commit(
     m.when(go, |m| {
         m.set(&asked_for, 0);
         m.set(&ended, 0);
+        m.set(&decided_at, decided_at + 1);
     });
     m.when(can, |m| {
         m.set(&inside, !go);
@@ -507,8 +520,6 @@ pub fn commit(
     let turns = Stream::new(m, "turns", go & (pending.inline | pays), turn);
     m.drive(&turn_room, turns.ready);
     let turns = spare_fifo(&m.label("turns"), TURNS, cfg.unhurried(), turns);
-    let atomic = cfg.only(cfg.atomics, packet.answered & packet.wqe_opcode.ne(SendOpcode::Read.code()));
-    let has_operands = atomic | (is_local(cfg, packet.wqe_opcode) & !packet.start);
     m.assert(!(pending.valid & has_operands) | operands.valid, "operands come before their packet");
     operands.accept(go & has_operands);
     let header = TxPacket {
@@ -536,8 +547,8 @@ pub fn commit(
     let packets = wide_fifo(&m.label("packets"), PACKETS, cfg.unhurried().then_some(4), out);
     // Also for an invalidation: it is a memory management operation (IBTA volume 1, 11.6.2).
     let refused = [WcStatus::LocProtErr, WcStatus::MwBindErr].map(|status| lit(8, status.code()));
-    let status = m.mux(broken, &packet.status, &m.mux(executes, &refused[1], &refused[0]));
-    let cause = m.mux(broken, &packet.cause, &m.mux(executes, &operated_cause, &verdicts.cause));
+    let status = m.mux(healthy, &m.mux(executes, &refused[1], &refused[0]), &packet.status);
+    let cause = m.mux(healthy, &m.mux(executes, &operated_cause, &verdicts.cause), &packet.cause);
     let sent = Sent {
         qp: packet.qp,
         psn: packet.last_psn,
@@ -550,7 +561,7 @@ pub fn commit(
         cause: m.mux(failed, &cause, &lit(8, 0)),
         fresh: packet.fresh,
         answered: packet.answered,
-        sge: pending.sge.clone(),
+        sge: firsts.read_now(decided_at),
         withdraws: packet.withdraws,
     };
     let tells = good | failed | packet.start;
@@ -558,7 +569,7 @@ pub fn commit(
         Report { sent, packet: good & !executes, payload: pays, inline: pending.inline, start: packet.start };
     let report = Stream::new(m, "report", go & tells, report);
     m.drive(&sent_room, report.ready);
-    let reports = few(&m.label("report"), 4, cfg.unhurried().then_some(2), report);
+    let reports = half(&m.label("report"), report);
 
     pending.accept(go);
     // A cycle late: who takes payload decides late in the cycle.
@@ -569,20 +580,20 @@ pub fn commit(
     m.assert(!spent | credits.ne(0), "the scheduler grants no more than the completer has room for");
     m.set(&credits, credits - spent.zext(credit_bits) + freed.zext(credit_bits));
 
-    // One write port: a QP that fails is barred, one that starts anew is no longer.
+    // One write port: a QP that fails is barred, one that starts anew is no longer. Written a cycle later: by then the packet that was decided has gone,
+    // and the next one only comes to where it is decided.
     let fails = go & failed;
-    barred.accept(lit(1, 1));
     // A bar of the life before is written first.
     unbarred.accept(!barred.valid & !bar_comes);
-    let bar_at = m.mux(barred.valid, &barred.qp, &m.mux(unbarred.valid, &unbarred.qp, &packet.qp));
-    let bar = Barred {
-        barred: barred.valid | !unbarred.valid,
-        index: m.mux(barred.valid, &barred.index, &packet.index),
-    };
+    let starts = unbarred.fire();
     // What failed here meanwhile may be older than what `launch` has found.
-    let kept_back = barred.valid & bar_there.stops(barred.index);
-    let bar_now = TableWrite { enable: (fails | claimed) & !kept_back, index: bar_at, entry: bar };
-    m.set_all(&bar_write, &bar_now);
+    let bars = compared & !bar_there.stops(barred.index);
+    let bar_now = TableWrite {
+        enable: fails | starts | bars,
+        index: m.mux(compared, &barred.qp, &m.mux(unbarred.valid, &unbarred.qp, &packet.qp)),
+        entry: Barred { barred: !starts, index: m.mux(compared, &barred.index, &packet.index) },
+    };
+    m.set_all(&bar_write, &m.delay("bar_now", &bar_now));
     m.discard(&unbarred.psn);
     let again = go & good & !packet.fresh;
     let looked_up = Passage { enters: asked, leaves: answers.fire() };

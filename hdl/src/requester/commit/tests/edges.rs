@@ -463,9 +463,9 @@ fn what_takes_a_window_back_is_told_with_its_end_and_holds_up_nobody() {
         bench.sim.set("operated_valid", 0);
         bench.step();
         bench.sim.set("operands_valid", 0);
-        bench.steps(3);
+        bench.steps(4);
         let report = bench.sinks[REPORTS].items.iter().rfind(|r| r["sent_qp"].to_u64() as u128 == qp);
-        let report = report.expect("a report in 5 cycles");
+        let report = report.expect("a report in 6 cycles");
         assert_eq!(report["sent_withdraws"].to_u64() as u128, withdraws);
         assert_eq!(report["sent_status"].is_zero(), ok);
         assert_eq!(bench.sinks[PACKETS_OUT].items.len(), packets + 1, "the next one follows");
