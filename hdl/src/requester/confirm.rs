@@ -20,13 +20,13 @@
 //! frames are dropped: `guard` has dropped these frames, and the queue pair flushes their WQEs. Reports of other queue pairs do not wait for raw frames. A report of the raw queue
 //! pair without a frame waits until all before it are told, and so do its flushes and starts.
 //!
-//! Latency 0 for others, in all but the cycles in which a raw frame is told; of a raw frame some cycles after its verdict. Reset: the FIFO is empty, nothing is barred.
+//! A report in two cycles. Latency 1 for others, in all but the cycles in which a raw frame is told; of a raw frame some cycles after its verdict. Reset: the FIFO is empty, nothing is barred.
 
 use crate::config::RnicConfig;
-use crate::requester::commit::{Bar, FirstSge, Sent};
+use crate::requester::commit::{Bar, Sent};
 use crate::requester::launch::PENDING;
 use crate::requester::schedule::Flush;
-use crate::stream::{deep_fifo, fifo};
+use crate::stream::{deep_fifo, fifo, half};
 use crate::types::SqStart;
 use ferrowire_rtl::{clog2, lit, module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::qp_state::RAW_QPN;
@@ -74,6 +74,7 @@ pub fn confirm(
     let barred = m.reg("barred", 1).reset(0);
     let of_raw = |qp: Sig| qp.eq(RAW_QPN);
 
+    let sent = half(&m.label("sent"), sent);
     let own = of_raw(sent.qp);
     let framed = (own & sent.status.eq(0)).named("framed");
     let kept = Kept {
@@ -107,7 +108,8 @@ pub fn confirm(
         cause: fails(LocalCause::RawRoce.code()),
         fresh: kept.fresh,
         answered: lit(1, 0),
-        sge: FirstSge::of().zeros(),
+        // It means nothing.
+        sge: sent.sge.clone(),
         withdraws: lit(1, 0),
     };
     let bare = sent.valid & own & !framed & all_told;
@@ -129,7 +131,8 @@ pub fn confirm(
     m.drive(&bar_room, bar.ready);
     let credit = settled & (barred | refused) & kept.fresh;
 
-    let may = |qp: Sig| !of_raw(qp) | all_told;
+    // Behind the report in the register.
+    let may = |qp: Sig| !sent.valid & (!of_raw(qp) | all_told);
     let open = may(flush.qp);
     let flush = flush.gate(m, open);
     let started = started.into_iter().map(|start| {

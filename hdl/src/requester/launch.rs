@@ -96,7 +96,8 @@ pub fn launch(
 ) -> Launched {
     // Into the queue: reports first, for they are older than a flush that waits beside them, and a start is newer.
     let report_first = reports.valid & !(reports.start & flush.valid);
-    let mut flushing = Entry { report: Report::of(cfg).zeros(), flush: lit(1, 1) };
+    // What else is in the entry of a flush means nothing.
+    let mut flushing = Entry { report: reports.payload.clone(), flush: lit(1, 1) };
     flushing.report.sent.qp = flush.qp;
     flushing.report.sent.index = flush.producer;
     flushing.report.sent.last = flush.drains;
@@ -200,9 +201,9 @@ pub fn launch(
     m.when(moves, |m| m.set(&stuck, 0))
         .otherwise_when(!stuck.bit(1) & verdicts.valid, |m| m.set(&stuck, stuck + 1));
     // The last of them is known to the completer so many cycles after it has left.
-    let known_in = m.reg("known_in", 3).reset(0);
+    let known_in = m.reg("known_in", 4).reset(0);
     m.when(known_in.ne(0) & !verdicts.valid, |m| m.set(&known_in, known_in - 1));
-    m.when(stuck.bit(1) | waiting.ge(MANY), |m| m.set(&known_in, 7));
+    m.when(stuck.bit(1) | waiting.ge(MANY), |m| m.set(&known_in, 8));
     let late = known_in.ne(0);
 
     // The gate: packets without payload wait for their token.
