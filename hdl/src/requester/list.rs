@@ -207,7 +207,8 @@ fn list_by_unit(m: &Scope, units: Stream<Fetched>, forgotten: Released, released
     m.drive(&begins, units.valid & is_head & !units.ends & any_free);
     let goes_on = units.valid & !is_head;
     let takes = begins | goes_on;
-    units.accept(takes | (passes & out_ready));
+    // What is offered is known late: ready does not wait for whether it is.
+    units.accept(!is_head | m.mux(units.ends, &(ahead.eq(0) & out_ready), &any_free));
 
     let held_bank = m.reg("held_bank", 2).no_reset();
     let bank = m.mux(is_head, &first_free, &held_bank);
