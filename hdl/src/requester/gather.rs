@@ -224,6 +224,7 @@ pub fn gather(
     let last_byte = candidates.packet.bytes.trunc(9) + (INLINE_AT as u32 - 1);
     m.when(comes, |m| m.set(&end, last_byte.slice(cfg.lane_bits(), end.width())));
     let (coming_pays, coming_probes) = (candidates.pays & !candidates.inline, candidates.packet.answered);
+    let coming_unit = cat(&[m.mux(candidates.begins, &lit(2, 0), &at.next.slice(2, 2)), candidates.bank]);
     let candidates = half(&m.label("candidates"), candidates);
     let packet = &candidates.packet;
     let bare = !candidates.pays;
@@ -275,8 +276,11 @@ pub fn gather(
     // The store: what comes next, an SGE or inline data.
     let first = cat(&[candidates.sge_va, candidates.sge_key, candidates.sge_left.trunc(32)]);
     let (inline_room, parts_room) = (m.wire("inline_room", 1), m.wire("parts_room", 1));
+    // The walk, or inline data, go on to the next place in the store.
+    let advances = m.wire("advances", 1);
     let (quarter, data) = if grain(cfg) < UNIT {
         // Read by the SGE in the cycle before it is looked at: the walk has time, and inline data come one beat behind the other.
+        m.discard(&advances);
         let store = m.mem("store", BANKS * UNITS * SGES_PER_UNIT as u32, &bits(SGE_BITS));
         let store = store.style(Style::Block).build();
         store.write(stored.enable, stored.index, &stored.entry);
@@ -295,8 +299,13 @@ pub fn gather(
     } else {
         let store = m.mem("store", BANKS * UNITS, &bits(512)).style(Style::Distributed).build();
         store.write(stored.enable, stored.index, &stored.entry);
-        // Inline data go from unit to unit as the walk does.
-        let unit = store.read_now(cat(&[at.next.slice(2, 2), candidates.bank]));
+        // Inline data go from unit to unit as the walk does. The unit of the place is in a register: it is read when the candidate comes, and when it goes on.
+        let next_unit = unit_of(beat + 1).trunc(2) - 1;
+        let following = m.mux(is_inline, &next_unit, &(at.next + 1).slice(2, 2));
+        let following = cat(&[following, candidates.bank]);
+        let unit = m.reg("unit", 512).no_reset();
+        let read = store.read_now(m.mux(candidates.valid, &following, &coming_unit));
+        m.when(!candidates.valid | advances, |m| m.set(&unit, read));
         let in_wqe = cat(&[lit(384, 0), first]);
         let inline = m.mux(unit_of_beat.eq(0), &in_wqe, &unit);
         let data = match in_unit {
@@ -335,19 +344,23 @@ pub fn gather(
         let next_unit = unit_of(beat + 1).trunc(2) - 1;
         m.when(inline.fire(), |m| m.set(&at.next, cat(&[lit(2, 0), next_unit])));
     }
+    let inline_goes = inline.fire();
     let inline = deep_fifo(&m.label("inline"), INLINE_BEATS, inline);
 
     // On to the next SGE: behind a piece that uses up this one, or where there is nothing in it.
     let empty = candidates.valid & walks & measured & !here;
     let over = m.mux(here, &lit(33, 0), &at.left);
     let on = empty | (fires & here & used_up);
+    m.drive(&advances, m.mux(is_inline, &inline_goes, &on));
     let more = page_left - needs;
     let va = following(sge::ADDR) - over.sext(64);
+    let (page_at, behind) = (following(sge::ADDR).trunc(12), over.trunc(12));
     let further = Place {
         va,
         key: following(sge::LKEY),
         left: following(sge::LEN).zext(33) + over,
-        page_left: to_page_end(va),
+        // As `to_page_end(va)`, beside the difference.
+        page_left: cat(&[behind - page_at, page_at.eq(behind)]),
         next: at.next + 1,
     };
     let inside = Place {
