@@ -250,7 +250,7 @@ fn core(
     let writer = cq(m, cfg, completions, cqs.clone(), cq_limits, commands.resize, bells.cq);
     m.drive(&produced, writer.produced);
     writer_faults.connect(writer.faults);
-    marks.connect(writer.marks);
+    marks.connect(half(&m.label("marks"), writer.marks));
     m.drive(&drained, m.delay("drained_now", &writer.drained));
     // What belongs to no CQ.
     let of_cqs = half(&m.label("overruns"), writer.reports);

@@ -17,7 +17,7 @@
 //!
 //! A fault moves a QP that is in INIT, RTR, RTS, SQD or SQE to ERR and kicks it; in RESET and ERR it is ignored, so any
 //! number of faults make one kick. A fault of a send queue that is not RC's moves the QP only from RTS or SQD to SQE, where receives
-//! go on (IBTA 10.3.1.7); from there the requester starts again on the way to RTS, and goes on where it was. A fault takes 3 cycles, and as long as a kick before it waits; a query's reply comes one
+//! go on (IBTA 10.3.1.7); from there the requester starts again on the way to RTS, and goes on where it was. A fault takes 4 cycles, and as long as a kick before it waits; a query's reply comes one
 //! cycle after the query, an update takes 2 cycles and as long as the engines take. Faults wait behind an update:
 //! engines must take their PSN without waiting for their own fault to be taken.
 //!
@@ -34,7 +34,7 @@
 
 use crate::config::RnicConfig;
 use crate::host::event::Report;
-use crate::stream::{arbiter, half, skid};
+use crate::stream::{arbiter, half};
 use crate::types::{
     Drained, Kick, Mark, OfQp, QpAttributes, QpBroadcast, QpFault, QpInit, SqStart, TableWrite, FAULT_BITS,
     STAY_BITS,
@@ -152,7 +152,9 @@ enum State {
     Drain,
     /// What is read of its send queue, and of payload, is on its way before a start that goes there for this alone.
     Settle,
-    /// The state of a QP with a fault has been read.
+    /// The state of a QP with a fault is read.
+    Look,
+    /// It is known.
     Fault,
     /// The scheduler is told.
     Kick,
@@ -204,8 +206,9 @@ pub fn qp(
     let state = m.fsm("state", State::Idle);
     // The engines' decisions end here, and the scheduler's readiness at the kick's register.
     let of = |sends: u32| move |f: &QpFault| Fault { qp: f.qp, sends: lit(1, sends), event: f.event };
-    let mut all = vec![skid(m, send_faults).map(QpFault::silent).map(of(1))];
-    all.extend(faults.into_iter().map(|fault| skid(m, fault).map(of(0))));
+    let mut all = vec![half(&m.label("send_fault"), send_faults).map(QpFault::silent).map(of(1))];
+    let slices = (0..).zip(faults).map(|(i, fault): (u32, _)| half(&m.label(&format!("fault{i}")), fault));
+    all.extend(slices.map(|fault| fault.map(of(0))));
     let fault = half(&m.label("fault"), arbiter(m, &|_: &Fault| lit(1, 1), all));
     let index = m.reg("index", cfg.qp_bits()).no_reset();
     let wanted = query.valid.then(query.payload, fault.qp);
@@ -243,13 +246,15 @@ pub fn qp(
     let write = (state.is(State::Write) & writes).named("write");
     lives.write(change, index, &life_after);
     attributes.write(write, index, &update.record.attributes);
-    let life = lives.read(m, read, wanted, Collision::Never);
+    let read_life = lives.read(m, read, wanted, Collision::Never);
     let known = attributes.read(m, read, wanted, Collision::Never);
+    // Block RAM is slow to read. Faults are looked at a cycle later, and updates come later still.
+    let life = m.delay("life", &read_life);
 
     let error = lit(3, QpState::Err.code());
     let runs = life.state.ne(QpState::Reset.code()) & life.state.lt(error);
     let (rts, sqd) = (lit(3, QpState::Rts.code()), lit(3, QpState::Sqd.code()));
-    let alone = fault.sends & known.service.ne(Service::Rc.code());
+    let alone = fault.sends & m.delay("service", &known.service).ne(Service::Rc.code());
     let sends = life.state.eq(rts) | life.state.eq(sqd);
     let greets = fault.event.eq(u32::from(EventKind::CommEstablished.code()));
     let breaks = (at_fault & !greets & m.mux(alone, &sends, &runs)).named("breaks");
@@ -262,17 +267,26 @@ pub fn qp(
     // Stays in SQD: a table of its own, for marks come while a record is held.
     let stays = Stay { draining: bits(1), event: bits(1), number: bits(STAY_BITS) };
     let stays = m.mem("stays", cfg.qps, &stays).init(vec![]).build();
-    let stay = stays.read(m, read, wanted, Collision::Old);
+    // One port: a mark waits a cycle where a record is read.
+    let marked = marks.valid & !read;
+    let stay_at = m.mux(read, &wanted, &marks.qp);
+    let known_stay = stays.read(m, read | marked, stay_at, Collision::Old);
+    let reads_stay = m.reg("reads_stay", 1).reset(0);
+    m.set(&reads_stay, read);
+    let (stay, was_draining) = (m.reg("stay", STAY_BITS).no_reset(), m.reg("was_draining", 1).no_reset());
+    m.when(reads_stay, |m| {
+        m.set(&stay, known_stay.number);
+        m.set(&was_draining, known_stay.draining);
+    });
     let drains = write & to_state.eq(sqd) & life.state.ne(sqd);
     let ends_stay = change & life.state.eq(sqd) & life_after.state.ne(sqd);
     let moves = drains | ends_stay;
-    let this_stay = stay.number + drains.zext(STAY_BITS);
+    let this_stay = stay + drains.zext(STAY_BITS);
     // What was read in the cycle of a change is looked at again.
-    let known_stay = stays.read(m, marks.valid, marks.qp, Collision::Old);
     let looked = m.reg("looked", 1).reset(0);
     marks.accept(looked & !moves & !told & !state.is(State::Fault));
     let ends = marks.fire() & known_stay.draining & known_stay.number.eq(marks.stay);
-    m.set(&looked, marks.valid & !marks.fire() & !moves);
+    m.set(&looked, marked & !marks.fire() & !moves);
     let after = Stay { draining: drains, event: update.event, number: this_stay };
     let ended = Stay { draining: lit(1, 0), ..known_stay.clone() };
     stays.write(moves | ends, moves.then(index, marks.qp), &m.mux(moves, &after, &ended));
@@ -314,16 +328,19 @@ pub fn qp(
     m.when(requester.ready, |m| m.set(&waiting[1], 0));
     let started = !(waiting[0] | waiting[1]);
 
-    let record = QpRecord { exists: life.exists, state: life.state, attributes: known };
-    let found = QpFound { record, draining: stay.draining };
+    // It is on offer from the cycle after the read on.
+    let record = QpRecord { exists: read_life.exists, state: read_life.state, attributes: known };
+    let draining = m.mux(reads_stay, &known_stay.draining, &was_draining);
+    let found = QpFound { record, draining };
     let reply = Stream::new(m, "reply", state.is(State::Reply), found);
-    let kick = Kick { qp: index, drains: asks, stay: stay.number + 1 };
+    let kick = Kick { qp: index, drains: asks, stay: stay + 1 };
     let kick = Stream::new(m, "kick", state.is(State::Kick), kick);
 
     m.when(read, |m| {
         m.set(&index, wanted);
-        m.when(query.valid, |m| m.set(&state, State::Reply)).otherwise(|m| m.set(&state, State::Fault));
+        m.when(query.valid, |m| m.set(&state, State::Reply)).otherwise(|m| m.set(&state, State::Look));
     });
+    m.when(state.is(State::Look), |m| m.set(&state, State::Fault));
     m.when(reply.fire(), |m| m.set(&state, State::Locked));
     m.when(state.is(State::Locked) & update.valid, |m| {
         m.assert(update.qp.eq(index), "an update for another QP than the query's");
@@ -353,7 +370,7 @@ pub fn qp(
         attributes: TableWrite { enable: write, index, entry: update.record.attributes.clone() },
         state: TableWrite { enable: change, index, entry: life_after.state },
     };
-    QpContext { reply, broadcast, kick: skid(m, kick), responder, requester, reports }
+    QpContext { reply, broadcast, kick: half(&m.label("kick"), kick), responder, requester, reports }
 }
 
 #[cfg(test)]

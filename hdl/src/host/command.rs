@@ -34,7 +34,7 @@ use crate::fields::{assemble, field};
 use crate::memory::{Done, Operation, OperationKind};
 use crate::rx::address::gid_bits;
 use crate::rx::peer::{Address, PEER_BITS};
-use crate::stream::{breath, spare_fifo};
+use crate::stream::{half, spare_fifo};
 use crate::types::{
     is_connectionless, priority_of, AddressVector, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry,
     QpAttributes, QpPsns, TableWrite,
@@ -689,7 +689,7 @@ pub fn command(
         Incoming { data: read.data, last: read.last, error: read.error, misaligned: cat(&misaligned) }
     };
     let incoming = spare_fifo(m, PIECE / cfg.beat_bytes, cfg.unhurried(), data.map(checked));
-    let incoming = breath(&m.label("incoming"), cfg.unhurried(), incoming);
+    let incoming = half(&m.label("incoming"), incoming);
     let list_at = m.reg("list_at", 64).no_reset();
     let left = m.reg("left", page_bits + 1).no_reset();
     let page_at = m.reg("page_at", page_bits).no_reset();

@@ -24,7 +24,7 @@
 use crate::config::RnicConfig;
 use crate::stream::{arbiter_from, arbiter_held, breath, fifo, forward, half, skid, Chosen};
 use crate::types::{DmaReadData, DmaReadRequest, DmaWrite, ORDERS};
-use ferrowire_rtl::{clog2, lit, module, Scope, Sig, Stream};
+use ferrowire_rtl::{cat, clog2, lit, module, Scope, Sig, Stream};
 
 /// Read requests under way, all clients together.
 pub const READS: u32 = 256;
@@ -65,17 +65,20 @@ pub fn read(
     // Both takers know whether they have room before there is anything.
     let (request_room, order_room) = (m.wire("request_room", 1), m.wire("order_room", 1));
     let request = Stream::new(m, "chosen_request", chosen.valid & order_room, chosen.item.clone());
-    let order = Stream::new(m, "chosen_order", chosen.valid & request_room, chosen.source);
+    // A bit a client: whose data comes is decoded before it comes.
+    let turns: Vec<Sig> = (0..n).map(|i| chosen.source.eq(i)).collect();
+    let order = Stream::new(m, "chosen_order", chosen.valid & request_room, cat(&turns));
     m.drive(&request_room, request.ready);
     m.drive(&order_room, order.ready);
     chosen.accept(request_room & order_room);
     let request = skid(m, request);
-    let order = fifo(m, READS, order);
+    // No data comes before the request has been on show, so there is a cycle for the register.
+    let order = forward(&m.label("order"), fifo(m, READS, order));
 
     data.accept(1);
     order.accept(data.valid & data.last);
     m.when(data.valid, |m| m.assert(order.valid, "data that nobody asked for"));
-    let came: Vec<Sig> = (0..n).map(|i| data.valid & order.valid & order.payload.eq(i)).collect();
+    let came: Vec<Sig> = (0..n as u32).map(|i| data.valid & order.valid & order.payload.bit(i)).collect();
     let (came, beat) = match time {
         true => {
             let later = |came: &Sig| {

@@ -75,7 +75,7 @@ pub fn moderation(
     let periods = m.mem("periods", cfg.cqs, &bits(16)).init(vec![]).build();
     periods.write(limits.enable, limits.index, &limits.entry.period_us);
 
-    // The sweep: read, then compare. It stands still in the cycle of a write, which may be of the same row, and while one that is late
+    // The sweep: read, keep, compare. It stands still in the cycle of a write, which may be of the same row, and while one that is late
     // is on offer, so that this does not cost the next a sweep.
     let holds = m.reg("holds", 1).reset(0);
     let late_cq = m.reg("late_cq", cq_bits).no_reset();
@@ -87,10 +87,24 @@ pub fn moderation(
     let looked_cq = m.delay("looked_cq", &sweep);
     let mark = marks.read(m, looks, sweep, Collision::Any);
     let period = periods.read(m, looks, sweep, Collision::Any);
-    let passed = (now - mark.since).named("passed_us");
-    let over = mark.waits & passed.ge(period.zext(TIME));
-    let finds = (looking & over & !holds & !(told & cq.eq(looked_cq))).named("finds");
-    m.drive(&stands, finds | holds | told | limits.enable);
+    // Block RAM is slow to read: what it says is compared in the next cycle. One that is late behind another stays there.
+    let weighing = m.reg("weighing", 1).reset(0);
+    let weighed_cq = m.reg("weighed_cq", cq_bits).no_reset();
+    let weighed = m.reg_of("weighed", &mark);
+    let limit = m.reg("limit", 16).no_reset();
+    let passed = (now - weighed.since).named("passed_us");
+    let over = weighing & weighed.waits & passed.ge(limit.zext(TIME));
+    let outdated = |at: Sig| (told & cq.eq(at)) | (limits.enable & limits.index.eq(at));
+    let counts = over & !outdated(weighed_cq);
+    let finds = (counts & !holds).named("finds");
+    let stays = counts & holds;
+    m.set(&weighing, stays | (looking & !outdated(looked_cq)));
+    m.when(!stays, |m| {
+        m.set(&weighed_cq, looked_cq);
+        m.set_all(&weighed, &mark);
+        m.set(&limit, period);
+    });
+    m.drive(&stands, over | holds | told | limits.enable);
 
     // What the writer is to look at.
     let stale = told & cq.eq(late_cq);
@@ -100,7 +114,7 @@ pub fn moderation(
     let out = Stream::new(m, "out", changed | holds, offer);
     m.when(finds, |m| {
         m.set(&holds, 1);
-        m.set(&late_cq, looked_cq);
+        m.set(&late_cq, weighed_cq);
     })
     .otherwise_when((out.ready & !changed) | stale, |m| m.set(&holds, 0));
     m.when(limits.enable, |m| {
