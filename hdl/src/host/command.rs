@@ -32,7 +32,6 @@ use crate::config::RnicConfig;
 use crate::context::{QpFound, QpRecord, QpUpdate};
 use crate::fields::{assemble, field};
 use crate::memory::{Done, Operation, OperationKind};
-use crate::rx::address::gid_bits;
 use crate::rx::peer::{Address, PEER_BITS};
 use crate::stream::{half, spare_fifo};
 use crate::types::{
@@ -57,8 +56,8 @@ use ferrowire_spec::{Field, Layout, QpState};
 mod checks;
 mod tables;
 
-use checks::{lowest_code, transition, Checks};
-use tables::{Owned, OwnedCq, OwnedKey, OwnedSrq, Staged, WritePort};
+use checks::{lowest_code, reserved_is_used, transition, Checks};
+use tables::{write_port, Network, Owned, OwnedCq, OwnedKey, OwnedSrq, Ports};
 
 /// Bytes of a page list that are asked for at once; a piece ends where a multiple of this does.
 pub const PIECE: u32 = 512;
@@ -141,6 +140,10 @@ enum State {
     Judge,
     /// The command goes on, or ends here.
     Decide,
+    /// The address vector of a handle goes through the row of the raw queue pair, which has none of its own.
+    Handle,
+    /// It is read there.
+    HandleRead,
     /// All keys are looked at: nobody else has the page table entries.
     Overlap,
     /// A piece of the page list is asked for.
@@ -307,6 +310,8 @@ pub fn command(
     let row = m.reg("row", clog2(u64::from(rows))).reset(0);
     let clearing = m.reg("clearing", 1).reset(1);
     let go = |m: &Scope, to: State| m.set(&state, to);
+    // Rows are cleared by a command that is zero but for its header: RESET_ALL is, and any other is taken back.
+    m.when(clearing & !reclaimed, |m| m.set(&command, 0));
 
     // The command's fields.
     let get = |layout: &Layout, f: &Field| field(layout, f, command);
@@ -356,13 +361,13 @@ pub fn command(
     // Own tables: one write port each, one read port each.
     let users = clog2(u64::from((cfg.keys + 2 * cfg.qps + cfg.srqs + cfg.ahs).max(cfg.cqs))) + 1;
     let owned = Owned { exists: bits(1), users: bits(users) };
-    let nobody = |exists: u32| Owned { exists: lit(1, exists), users: lit(users, 0) };
     let pd_table = m.mem("pds", pds(cfg), &owned).init(vec![]).build();
     let owned_cq = OwnedCq { owned: owned.clone(), eqn: bits(eq_bits) };
     let cq_table = m.mem("cqs", cfg.cqs, &owned_cq).init(vec![]).build();
     let eq_table = m.mem("eqs", cfg.eqs, &owned).init(vec![]).build();
-    let owned_srq = OwnedSrq { owned: owned.clone(), pd: bits(24), log2: bits(4) };
-    let srq_table = m.mem("srqs", cfg.srq_rows(), &owned_srq).init(vec![]).build();
+    let srq_table = m.mem("srqs", cfg.srq_rows(), &owned).init(vec![]).build();
+    let owned_srq = OwnedSrq { pd: bits(24), log2: bits(4) };
+    let srq_facts = m.mem("srq_facts", cfg.srq_rows(), &owned_srq).init(vec![]).build();
     let owned_key = OwnedKey {
         exists: bits(1),
         tag: bits(8),
@@ -373,31 +378,20 @@ pub fn command(
     };
     let key_table = m.mem("keys", cfg.keys, &owned_key).init(vec![]).build();
     let ah_table = m.mem("ahs", cfg.ahs, &AhEntry::of()).init(vec![]).build();
-    let staged_shape = Staged { given: bits(1), gid: bits(gid_bits()), vector: AddressVector::of() };
-    let staged_table =
-        m.mem("staged", cfg.qps, &staged_shape).style(cfg.large_or(cfg.qps, Style::Auto)).build();
+    let network_table =
+        m.mem("networks", cfg.qps, &Network::of()).style(cfg.large_or(cfg.qps, Style::Auto)).build();
+    let ports_table = m.mem("ports", cfg.qps, &Ports::of()).build();
 
-    let pd_write = WritePort::new(m, "pd_write", object.trunc(pd_bits), &owned);
-    let cq_write = WritePort::new(m, "cq_write", object.trunc(cq_bits), &owned_cq);
-    let eq_write = WritePort::new(m, "eq_write", object.trunc(eq_bits), &owned);
-    let srq_write = WritePort::new(m, "srq_write", object.trunc(srq_bits), &owned_srq);
-    let key_write = WritePort::new(m, "key_write", key_index.trunc(key_bits), &owned_key);
-    let staged_write = WritePort::new(m, "staged_write", object.trunc(qp_bits), &staged_shape);
-    let cqs = WritePort::new(m, "cqs_out", object.trunc(cq_bits), &CqEntry::of());
-    let cq_limits = WritePort::new(m, "cq_limits_out", object.trunc(cq_bits), &CqLimits::of());
-    let eqs = WritePort::new(m, "eqs_out", object.trunc(eq_bits), &EqEntry::of());
-    let srqs = WritePort::new(m, "srqs_out", object.trunc(srq_bits), &SrqEntry::of());
-    let keys = WritePort::new(m, "keys_out", key_index.trunc(key_bits), &KeyEntry::of(cfg));
-    let qp_av = object.trunc(qp_bits).zext(av_bits);
-    let ahs = WritePort::new(m, "ahs_out", object.trunc(ah_bits), &AhEntry::of());
-    let vectors = WritePort::new(m, "vectors_out", qp_av, &AddressVector::of());
-    pd_table.write(pd_write.enable, pd_write.index, &pd_write.entry);
-    cq_table.write(cq_write.enable, cq_write.index, &cq_write.entry);
-    eq_table.write(eq_write.enable, eq_write.index, &eq_write.entry);
-    srq_table.write(srq_write.enable, srq_write.index, &srq_write.entry);
-    key_table.write(key_write.enable, key_write.index, &key_write.entry);
-    staged_table.write(staged_write.enable, staged_write.index, &staged_write.entry);
-    ah_table.write(ahs.enable, ahs.index, &ahs.entry);
+    // Driven where the command is executed.
+    let pd_port = write_port(m, "pd_port", &pd_table, pd_bits, &owned);
+    let cq_port = write_port(m, "cq_port", &cq_table, cq_bits, &owned_cq);
+    let eq_port = write_port(m, "eq_port", &eq_table, eq_bits, &owned);
+    let srq_port = write_port(m, "srq_port", &srq_table, srq_bits, &owned);
+    let fact_port = write_port(m, "fact_port", &srq_facts, srq_bits, &owned_srq);
+    let key_port = write_port(m, "key_port", &key_table, key_bits, &owned_key);
+    let ah_port = write_port(m, "ah_port", &ah_table, ah_bits, &AhEntry::of());
+    let network_port = write_port(m, "network_port", &network_table, qp_bits, &Network::of());
+    let ports_port = write_port(m, "ports_port", &ports_table, qp_bits, &Ports::of());
 
     let qp_reg = m.reg_of("qp", &QpRecord::of(cfg));
     let qp = QpRecord { attributes: attributes_of(cfg, &qp_reg.attributes), ..qp_reg.clone() };
@@ -410,8 +404,11 @@ pub fn command(
     let sweep = m.reg("sweep", key_bits + 1).no_reset();
     let key_at = m.mux(at_overlap, &sweep.trunc(key_bits), &key_index.trunc(key_bits));
     let key = key_table.read(m, at_look | at_overlap, key_at, Collision::Never);
-    let staged = staged_table.read(m, at_look, object.trunc(qp_bits), Collision::Never);
-    let staged = Staged { vector: vector_of(cfg, &staged.vector), ..staged };
+    let staged_at = object.trunc(qp_bits) & (!op(Op::CreateAh)).repeat(qp_bits);
+    let reads_staged = at_look | state.is(State::HandleRead);
+    let network = network_table.read(m, reads_staged, staged_at, Collision::Never);
+    let ports = ports_table.read(m, at_look, object.trunc(qp_bits), Collision::Never);
+    let staged = vector_of(cfg, &network.with(&ports));
     let ah = ah_table.read(m, at_look, object.trunc(ah_bits), Collision::Never);
     // A queue pair's shared receive queue, or the one that the command is about.
     let shares = op(Op::CreateQp).then(has_srq, qp.attributes.has_srq);
@@ -419,7 +416,8 @@ pub fn command(
     let srq_at = (at_look & of_srq).then(object.trunc(srq_bits), ref_srq);
     let reads_srq = at_look | state.is(State::ReadShared);
     let srq = srq_table.read(m, reads_srq, srq_at, Collision::Never);
-    let own_pd = removes_key.then(key.pd, op(Op::DestroySrq).then(srq.pd, qp.attributes.pd));
+    let srq_fact = srq_facts.read(m, reads_srq, srq_at, Collision::Never);
+    let own_pd = removes_key.then(key.pd, op(Op::DestroySrq).then(srq_fact.pd, qp.attributes.pd));
     let own_pd = op(Op::DestroyAh).then(ah.pd, own_pd);
     let ref_pd = counts_up.then(pd, own_pd).trunc(pd_bits);
     let pd_at = at_look.then(of_pd.then(object.trunc(pd_bits), pd.trunc(pd_bits)), ref_pd);
@@ -449,12 +447,7 @@ pub fn command(
     let mut checks = Checks::default();
     checks.refuse(!any_op(&known), Status::BadOpcode, Attribute::Opcode);
     checks.refuse(get(&spec::LAYOUT, &spec::FLAGS).any(), Status::BadReserved, Attribute::Flags);
-    for o in known {
-        let layout = o.layout();
-        let reserved = layout.fields.iter().filter(|f| f.access == ferrowire_spec::Access::RSVD);
-        let used = reserved.fold(lit(1, 0), |any, f| any | get(layout, f).any());
-        checks.refuse(op(o) & used, Status::BadReserved, Attribute::None);
-    }
+    checks.refuse(reserved_is_used(&known, command, opcode), Status::BadReserved, Attribute::None);
 
     // Objects.
     let qp_range = in_range(object, qp_bits);
@@ -468,8 +461,8 @@ pub fn command(
     checks.refuse(of_eq & events.exists.eq(op(Op::CreateEq)), Status::BadObject, Attribute::Object);
     checks.refuse(op(Op::DestroyEq) & events.users.any(), Status::Busy, Attribute::Object);
     checks.refuse(of_srq & !in_range(object, srq_bits), Status::BadObject, Attribute::Object);
-    checks.refuse(of_srq & srq.owned.exists.eq(op(Op::CreateSrq)), Status::BadObject, Attribute::Object);
-    checks.refuse(op(Op::DestroySrq) & srq.owned.users.any(), Status::Busy, Attribute::Object);
+    checks.refuse(of_srq & srq.exists.eq(op(Op::CreateSrq)), Status::BadObject, Attribute::Object);
+    checks.refuse(op(Op::DestroySrq) & srq.users.any(), Status::Busy, Attribute::Object);
     checks.refuse(of_ah & !in_range(object, ah_bits), Status::BadObject, Attribute::Object);
     checks.refuse(of_ah & ah.valid.eq(op(Op::CreateAh)), Status::BadObject, Attribute::Object);
     let pd_range = in_range(object, pd_bits) & object.any();
@@ -544,7 +537,7 @@ pub fn command(
         checks.refuse(is & no_send, Status::BadAttribute, Attribute::SendCqn);
         let no_recv = !(in_range(recv_cqn, cq_bits) & queue.exists);
         checks.refuse(is & no_recv, Status::BadAttribute, Attribute::RecvCqn);
-        let no_srq = !(in_range(srqn, srq_bits) & srq.owned.exists);
+        let no_srq = !(in_range(srqn, srq_bits) & srq.exists);
         checks.refuse(is & has_srq.then(no_srq, srqn.any()), Status::BadAttribute, Attribute::Srqn);
         // It has no receive queue beside a shared one.
         let own = |f: &Field| is & has_srq & get(&LAYOUT, f).any();
@@ -562,7 +555,7 @@ pub fn command(
         checks.refuse(is & (unaligned(base) | wraps(base)), Status::BadAddress, Attribute::Base);
         let page = get(&LAYOUT, &DOORBELL_PAGE);
         checks.refuse(is & no_page(page), Status::BadAttribute, Attribute::DoorbellPage);
-        let room = is.then(size.trunc(4), srq.log2);
+        let room = is.then(size.trunc(4), srq_fact.log2);
         let beyond = limit.gt(lit(16, 1).shl_by(room));
         let arms = is | op(Op::ModifySrq);
         checks.refuse(arms & beyond, Status::BadAttribute, Attribute::Limit);
@@ -631,7 +624,7 @@ pub fn command(
         let remote = [Access::RemoteWrite, Access::RemoteRead, Access::RemoteAtomic];
         let remote = remote.iter().fold(0, |all, a| all | u32::from(a.code())) & rights(cfg);
         range(AttributeBit::Access, (modify(&ACCESS) & !lit(8, remote)).any(), Attribute::QpAccess);
-        range(AttributeBit::Av, !staged.given, Attribute::Av);
+        range(AttributeBit::Av, !ports.given, Attribute::Av);
         let well_known = object.ne(GSI_QPN) | modify(&QKEY).eq(GSI_QKEY);
         range(AttributeBit::Qkey, !well_known, Attribute::Qkey);
         let mtu = modify(&PATH_MTU);
@@ -764,15 +757,15 @@ pub fn command(
     };
     let created = attributes_of(cfg, &created);
     let old = &qp.attributes;
-    let priority = priority_of(staged.vector.vlan, staged.vector.vlan_tci);
-    let staged_loops = staged.vector.dst_mac.eq(own_mac);
+    let priority = priority_of(staged.vlan, staged.vlan_tci);
+    let staged_loops = cfg.only(cfg.loopback, staged.dst_mac.eq(own_mac));
     let changed = QpAttributes {
         access: given(AttributeBit::Access).then(modify(&modify_qp::ACCESS), old.access),
         pkey: given(AttributeBit::Pkey).then(modify(&modify_qp::PKEY), old.pkey),
         qkey: given(AttributeBit::Qkey).then(modify(&modify_qp::QKEY), old.qkey),
         mtu: given(AttributeBit::PathMtu).then(modify(&modify_qp::PATH_MTU), old.mtu),
         peer: old.peer + given(AttributeBit::Av).zext(PEER_BITS),
-        gid: given(AttributeBit::Av).then(staged.gid, old.gid),
+        gid: given(AttributeBit::Av).then(network.gid, old.gid),
         priority: given(AttributeBit::Av).then(priority, old.priority),
         loops: given(AttributeBit::Av).then(staged_loops, old.loops),
         timeout: given(AttributeBit::Timeout).then(modify(&modify_qp::TIMEOUT), old.timeout),
@@ -837,33 +830,9 @@ pub fn command(
             m.when(reclaimed, |m| go(m, State::Complete)).otherwise(|m| go(m, State::Idle));
         });
     };
+    let clears = |rows: u32| state.is(State::Clear) & row.zext(32).lt(rows);
     m.when(state.is(State::Clear), |m| {
-        let within = |n: u32| row.zext(32).lt(n);
-        let at = |width: u32| row.zext(32).trunc(width);
-        m.when(within(pds(cfg)), |m| pd_write.write(m, at(pd_bits), &nobody(0)));
-        m.when(within(cfg.cqs), |m| {
-            cq_write.write(m, at(cq_bits), &owned_cq.zeros());
-            cqs.write(m, at(cq_bits), &CqEntry::of().zeros());
-            cq_limits.write(m, at(cq_bits), &CqLimits::of().zeros());
-        });
-        m.when(within(cfg.eqs), |m| {
-            eq_write.write(m, at(eq_bits), &nobody(0));
-            eqs.write(m, at(eq_bits), &EqEntry::of().zeros());
-        });
-        m.when(within(cfg.srqs), |m| {
-            srq_write.write(m, at(srq_bits), &owned_srq.zeros());
-            srqs.write(m, at(srq_bits), &SrqEntry::of().zeros());
-        });
-        m.when(within(cfg.ahs), |m| ahs.write(m, at(ah_bits), &AhEntry::of().zeros()));
-        m.when(within(cfg.keys), |m| {
-            key_write.write(m, at(key_bits), &owned_key.zeros());
-            keys.write(m, at(key_bits), &KeyEntry::of(cfg).zeros());
-        });
-        m.when(within(cfg.qps), |m| {
-            staged_write.write(m, at(qp_bits), &staged_shape.zeros());
-            go(m, State::Query);
-        })
-        .otherwise(|m| next_row(m));
+        m.when(clears(cfg.qps), |m| go(m, State::Query)).otherwise(|m| next_row(m));
     });
     let idle = state.is(State::Idle);
     let forgets = m.mux(clearing, &!reclaimed, &(idle & !control.enable));
@@ -917,8 +886,11 @@ pub fn command(
             .otherwise_when(op(Op::CreateSrq), |m| go(m, State::Settle))
             .otherwise_when(removes_key, |m| go(m, State::Remove))
             .otherwise_when(op(Op::ResizeCq), |m| go(m, State::Fence))
+            .otherwise_when(op(Op::CreateAh), |m| go(m, State::Handle))
             .otherwise(|m| go(m, State::Execute));
     });
+    m.when(state.is(State::Handle), |m| go(m, State::HandleRead));
+    m.when(state.is(State::HandleRead), |m| go(m, State::Execute));
     // A row is there in the cycle behind its own, and what it says in the next: the sweep goes on for so long, over the first rows again.
     let overlap = key.exists & !key.window & key.first.zext(33).lt(entries_end) & first.lt(key.end.zext(32));
     let overlaps = m.delay("overlaps", &(overlap & m.delay("was_overlap", &at_overlap)));
@@ -991,33 +963,74 @@ pub fn command(
         m.when(any_op(&[Op::DestroyCq, Op::DestroyEq, Op::ModifyCq]), |m| go(m, State::Quiet));
         m.when(of_cq & ref_eq.any(), |m| go(m, State::ReadEvent));
     });
-    m.when(here & of_pd, |m| {
-        pd_write.write(m, object.trunc(pd_bits), &m.mux(op(Op::AllocPd), &nobody(1), &nobody(0)));
-    });
-    m.when(here & of_cq, |m| {
-        let at = object.trunc(cq_bits);
-        let owned = m.mux(op(Op::CreateCq), &nobody(1), &nobody(0));
-        cq_write.write(m, at, &OwnedCq { owned, eqn: ref_eq });
+    // Writes. What is written is the command, where it is looked at or not: each entry says whether it is valid.
+    let at = |width: u32| clearing.then(row.zext(32).trunc(width), object.trunc(width));
+    let makes = |o: Op| op(o) & !clearing;
+    // References: the users of what is read, one more or less. What has users exists.
+    let (of_pd_now, of_srq_now) = (state.is(State::WritePd), state.is(State::WriteShared));
+    let (of_send, of_recv) = (state.is(State::WriteSend), state.is(State::WriteRecv));
+    let of_events = state.is(State::WriteEvent);
+    let of_queue = of_send | of_recv;
+    let counts = of_pd_now | of_srq_now | of_events | of_queue;
+    let users_now = of_srq_now.then(srq.users, of_events.then(events.users, queue.users));
+    let users_now = of_pd_now.then(domain.users, users_now);
+    let counted = (users_now + cat([&lit(1, 1), &(!adds).repeat(users - 1)])) & counts.repeat(users);
+    let entry = |makes: Sig, counts: Sig| Owned { exists: makes | counts, users: counted };
+    m.set_all(
+        &pd_port,
+        &TableWrite {
+            enable: clears(pds(cfg)) | (here & of_pd) | of_pd_now,
+            index: of_pd_now.then(ref_pd, at(pd_bits)),
+            entry: entry(makes(Op::AllocPd), of_pd_now),
+        },
+    );
+    let owned_eqn = of_queue.then(queue_eqn, ref_eq & (!clearing).repeat(eq_bits));
+    m.set_all(
+        &cq_port,
+        &TableWrite {
+            enable: clears(cfg.cqs) | (here & of_cq) | of_queue,
+            index: of_send.then(ref_send, of_recv.then(ref_recv, at(cq_bits))),
+            entry: OwnedCq { owned: entry(makes(Op::CreateCq), of_queue), eqn: owned_eqn },
+        },
+    );
+    m.set_all(
+        &eq_port,
+        &TableWrite {
+            enable: clears(cfg.eqs) | (here & of_eq) | of_events,
+            index: of_events.then(ref_eq, at(eq_bits)),
+            entry: entry(makes(Op::CreateEq), of_events),
+        },
+    );
+    let of_srqs = here & any_op(&[Op::CreateSrq, Op::DestroySrq]);
+    m.set_all(
+        &srq_port,
+        &TableWrite {
+            enable: clears(cfg.srqs) | of_srqs | of_srq_now,
+            index: of_srq_now.then(ref_srq, at(srq_bits)),
+            entry: entry(makes(Op::CreateSrq), of_srq_now),
+        },
+    );
+    let cqs = {
+        use create_cq::*;
         let entry = CqEntry {
-            valid: op(Op::CreateCq),
-            base: cfg.bus(get(&create_cq::LAYOUT, &create_cq::BASE)),
-            log2: get(&create_cq::LAYOUT, &create_cq::LOG2_ENTRIES).trunc(5),
-            doorbell_page: get(&create_cq::LAYOUT, &create_cq::DOORBELL_PAGE),
+            valid: makes(Op::CreateCq),
+            base: cfg.bus(get(&LAYOUT, &BASE)),
+            log2: get(&LAYOUT, &LOG2_ENTRIES).trunc(5),
+            doorbell_page: get(&LAYOUT, &DOORBELL_PAGE),
             eqn,
         };
-        cqs.write(m, at, &entry);
-    });
-    m.when(here & names_cq, |m| {
+        TableWrite { enable: clears(cfg.cqs) | (here & of_cq), index: at(cq_bits), entry }
+    };
+    let cq_limits = {
         use modify_cq::*;
         let given = |f: &Field| get(&LAYOUT, f) & op(Op::ModifyCq).repeat(16);
-        cq_limits.write(m, object.trunc(cq_bits), &CqLimits::new(given(&COUNT), given(&PERIOD_US)));
-    });
-    m.when(here & of_eq, |m| {
+        let entry = CqLimits::new(given(&COUNT), given(&PERIOD_US));
+        TableWrite { enable: clears(cfg.cqs) | (here & names_cq), index: at(cq_bits), entry }
+    };
+    let eqs = {
         use create_eq::*;
-        let at = object.trunc(eq_bits);
-        eq_write.write(m, at, &m.mux(op(Op::CreateEq), &nobody(1), &nobody(0)));
         let entry = EqEntry {
-            valid: op(Op::CreateEq),
+            valid: makes(Op::CreateEq),
             base: cfg.bus(get(&LAYOUT, &BASE)),
             log2: get(&LAYOUT, &LOG2_ENTRIES).trunc(5),
             doorbell_page: get(&LAYOUT, &DOORBELL_PAGE),
@@ -1025,51 +1038,53 @@ pub fn command(
             asynchronous: get(&LAYOUT, &ASYNCHRONOUS),
             moderation_us: get(&LAYOUT, &MODERATION_US),
         };
-        eqs.write(m, at, &entry);
-    });
-    m.when(here & any_op(&[Op::CreateSrq, Op::DestroySrq]), |m| {
+        TableWrite { enable: clears(cfg.eqs) | (here & of_eq), index: at(eq_bits), entry }
+    };
+    let srqs = {
         use create_srq::*;
-        let at = object.trunc(srq_bits);
         let log2 = get(&LAYOUT, &LOG2_ENTRIES).trunc(4);
-        let owned = m.mux(op(Op::CreateSrq), &nobody(1), &nobody(0));
-        srq_write.write(m, at, &OwnedSrq { owned, pd, log2 });
+        let enable = clears(cfg.srqs) | of_srqs;
+        m.set_all(
+            &fact_port,
+            &TableWrite { enable: enable, index: at(srq_bits), entry: OwnedSrq { pd, log2 } },
+        );
         let entry = SrqEntry {
-            valid: op(Op::CreateSrq),
+            valid: makes(Op::CreateSrq),
             pd,
             base: cfg.bus(get(&LAYOUT, &BASE)),
             log2,
             stride: get(&LAYOUT, &create_srq::RQ_STRIDE),
             doorbell_page: get(&LAYOUT, &DOORBELL_PAGE),
         };
-        srqs.write(m, at, &entry);
-    });
-    m.when(here & op(Op::QuerySrq), |m| {
-        use srq_summary::*;
-        let SrqStatus { taken, posted, limit } = srq_status.clone();
-        m.set(&value, assemble(&LAYOUT, &[(TAKEN, taken), (POSTED, posted), (LIMIT, limit)]));
-    });
-    m.when(here & of_key, |m| {
-        let at = key_index.trunc(key_bits);
+        TableWrite { enable, index: at(srq_bits), entry }
+    };
+    let keys = {
+        let at = clearing.then(row.zext(32).trunc(key_bits), key_index.trunc(key_bits));
         let (first, end) = (first.trunc(page_bits), entries_end.trunc(page_bits + 1));
-        let owned = OwnedKey { exists: makes_key, tag: key_tag, pd, window: of_window, first, end };
-        key_write.write(m, at, &owned);
+        let exists = makes_key & !clearing;
+        let owned = OwnedKey { exists, tag: key_tag, pd, window: of_window, first, end };
+        m.set_all(
+            &key_port,
+            &TableWrite { enable: clears(cfg.keys) | (here & of_key), index: at, entry: owned },
+        );
         let entry = KeyEntry {
-            valid: lit(1, 1),
+            valid: !clearing,
             tag: key_tag,
             pd,
             access: mr_access & rights(cfg),
             page_size,
             va,
             length,
-            first_entry: first.trunc(page_bits),
+            first_entry: first,
             window: of_window,
             type_1: of_window & get(&alloc_mw::LAYOUT, &alloc_mw::TYPE_1),
             ..KeyEntry::of(cfg).zeros()
         };
-        m.when(makes_key, |m| keys.write(m, at, &entry));
-    });
-    let fresh = AddressVector { udp_sport: lit(16, modify_qp::SPORT.reset), ..AddressVector::of().zeros() };
-    let set = AddressVector {
+        TableWrite { enable: clears(cfg.keys) | (here & makes_key), index: at, entry }
+    };
+    // What SET_AV says is kept for MODIFY_QP; of a handle for two cycles. No more than that is ever beside what is in effect.
+    let set = Network {
+        gid: av(&set_av::SGID_INDEX),
         dst_mac: av(&set_av::DST_MAC),
         src_mac: av(&set_av::SRC_MAC),
         ipv6: av(&set_av::IPV6),
@@ -1080,51 +1095,57 @@ pub fn command(
         traffic_class: av(&set_av::TRAFFIC_CLASS),
         hop_limit: av(&set_av::HOP_LIMIT),
         flow_label: av(&set_av::FLOW_LABEL),
-        ..staged.vector.clone()
     };
-    let set = vector_of(cfg, &set);
-    let applied = AddressVector {
-        dest_qpn: given(AttributeBit::DestQpn).then(modify(&modify_qp::DEST_QPN), staged.vector.dest_qpn),
-        udp_sport: given(AttributeBit::Sport).then(modify(&modify_qp::SPORT), staged.vector.udp_sport),
-        pkey: given(AttributeBit::Pkey).then(modify(&modify_qp::PKEY), staged.vector.pkey),
-        ..staged.vector.clone()
+    let sets = clears(cfg.qps) | (here & op(Op::SetAv)) | state.is(State::Handle);
+    m.set_all(
+        &network_port,
+        &TableWrite {
+            enable: sets,
+            index: clearing.then(row.zext(32).trunc(qp_bits), staged_at),
+            entry: set.clone(),
+        },
+    );
+    // What MODIFY_QP gives takes the place of what was there; a queue pair begins with its port alone.
+    let applies = |bit: AttributeBit| op(Op::ModifyQp) & given(bit);
+    let begins = op(Op::CreateQp);
+    let kept = |of: Sig| of & (!begins).repeat(of.width());
+    let sport = begins.then(lit(16, modify_qp::SPORT.reset), ports.udp_sport);
+    let applied = Ports {
+        given: makes(Op::SetAv) | (makes(Op::ModifyQp) & ports.given),
+        dest_qpn: applies(AttributeBit::DestQpn).then(modify(&modify_qp::DEST_QPN), kept(ports.dest_qpn)),
+        udp_sport: applies(AttributeBit::Sport).then(modify(&modify_qp::SPORT), sport),
+        pkey: applies(AttributeBit::Pkey).then(modify(&modify_qp::PKEY), kept(ports.pkey)),
     };
-    let qp_at = object.trunc(qp_bits);
+    let changes = here & any_op(&[Op::CreateQp, Op::SetAv, Op::ModifyQp]);
+    m.set_all(
+        &ports_port,
+        &TableWrite { enable: clears(cfg.qps) | changes, index: at(qp_bits), entry: applied.clone() },
+    );
+    let touches = [AttributeBit::Av, AttributeBit::DestQpn, AttributeBit::Sport, AttributeBit::Pkey];
+    let touches = op(Op::ModifyQp) & touches.iter().fold(lit(1, 0), |any, bit| any | given(*bit));
+    // A handle's UDP source port and partition key are those of the queue pair that sends to it.
+    let of_handle = cat(&[object.trunc(ah_bits).zext(av_bits - 1), lit(1, 1)]);
+    let vectors = TableWrite {
+        enable: here & (op(Op::CreateAh) | touches),
+        index: op(Op::CreateAh).then(of_handle, object.trunc(qp_bits).zext(av_bits)),
+        entry: vector_of(cfg, &network.with(&applied)),
+    };
     let peers = TableWrite {
         enable: here & op(Op::ModifyQp) & given(AttributeBit::Av),
-        index: qp_at,
-        entry: Address { ipv6: staged.vector.ipv6, ip: staged.vector.dst_ip },
+        index: object.trunc(qp_bits),
+        entry: Address { ipv6: staged.ipv6, ip: staged.dst_ip },
     };
-    // A handle's UDP source port and partition key are those of the queue pair that sends to it.
-    let priority = priority_of(set.vlan, set.vlan_tci);
-    let loops = cfg.only(cfg.loopback, set.dst_mac.eq(own_mac));
-    m.when(here & of_ah, |m| {
-        ahs.write(m, object.trunc(ah_bits), &AhEntry { valid: op(Op::CreateAh), pd, priority, loops });
-    });
-    m.when(here & op(Op::CreateAh), |m| {
-        let at = cat(&[object.trunc(ah_bits).zext(av_bits - 1), lit(1, 1)]);
-        vectors.write(m, at, &set);
-    });
-    m.when(here & op(Op::CreateQp), |m| {
-        staged_write.write(
-            m,
-            qp_at,
-            &Staged { given: lit(1, 0), gid: lit(gid_bits(), 0), vector: fresh.clone() },
-        );
-    });
-    m.when(here & op(Op::SetAv), |m| {
-        staged_write.write(
-            m,
-            qp_at,
-            &Staged { given: lit(1, 1), gid: av(&set_av::SGID_INDEX), vector: set.clone() },
-        );
-    });
-    m.when(here & op(Op::ModifyQp), |m| {
-        staged_write.write(m, qp_at, &Staged { vector: applied.clone(), ..staged.clone() });
-        let touches = [AttributeBit::Av, AttributeBit::DestQpn, AttributeBit::Sport, AttributeBit::Pkey];
-        m.when(touches.iter().fold(lit(1, 0), |any, bit| any | given(*bit)), |m| {
-            vectors.write(m, qp_av, &applied);
-        });
+    let ahs = {
+        let valid = makes(Op::CreateAh);
+        let (priority, loops) = (priority & valid.repeat(3), staged_loops & valid);
+        let entry = AhEntry { valid, pd, priority, loops };
+        TableWrite { enable: clears(cfg.ahs) | (here & of_ah), index: at(ah_bits), entry }
+    };
+    m.set_all(&ah_port, &TableWrite { enable: ahs.enable, index: ahs.index, entry: ahs.entry.clone() });
+    m.when(here & op(Op::QuerySrq), |m| {
+        use srq_summary::*;
+        let SrqStatus { taken, posted, limit } = srq_status.clone();
+        m.set(&value, assemble(&LAYOUT, &[(TAKEN, taken), (POSTED, posted), (LIMIT, limit)]));
     });
     m.when(here & op(Op::QueryQp), |m| {
         use qp_summary::*;
@@ -1137,28 +1158,22 @@ pub fn command(
     m.when(here & op(Op::ResetAll), |m| go(m, State::Reclaim));
 
     // References.
-    let one = lit(users, 1);
-    let counted = |of: &Owned| Owned { exists: of.exists, users: adds.then(of.users + one, of.users - one) };
     m.when(state.is(State::ReadPd), |m| go(m, State::WritePd));
     m.when(state.is(State::WritePd), |m| {
-        pd_write.write(m, ref_pd, &counted(&domain));
         m.when(of_key | of_ah | op(Op::CreateSrq), |m| go(m, State::Complete))
             .otherwise_when(op(Op::DestroySrq), |m| go(m, State::Settle))
             .otherwise(|m| go(m, State::ReadSend));
     });
     m.when(state.is(State::ReadSend), |m| go(m, State::WriteSend));
     m.when(state.is(State::WriteSend), |m| {
-        cq_write.write(m, ref_send, &OwnedCq { owned: counted(&queue), eqn: queue_eqn });
         go(m, State::ReadRecv);
     });
     m.when(state.is(State::ReadRecv), |m| go(m, State::WriteRecv));
     m.when(state.is(State::WriteRecv), |m| {
-        cq_write.write(m, ref_recv, &OwnedCq { owned: counted(&queue), eqn: queue_eqn });
         m.when(shares, |m| go(m, State::ReadShared)).otherwise(|m| go(m, State::Release));
     });
     m.when(state.is(State::ReadShared), |m| go(m, State::WriteShared));
     m.when(state.is(State::WriteShared), |m| {
-        srq_write.write(m, ref_srq, &OwnedSrq { owned: counted(&srq.owned), ..srq.clone() });
         go(m, State::Release);
     });
     m.when(state.is(State::Settle) & !srqs_busy, |m| {
@@ -1166,7 +1181,6 @@ pub fn command(
     });
     m.when(state.is(State::ReadEvent), |m| go(m, State::WriteEvent));
     m.when(state.is(State::WriteEvent), |m| {
-        eq_write.write(m, ref_eq, &counted(&events));
         m.when(op(Op::DestroyCq), |m| go(m, State::Quiet)).otherwise(|m| go(m, State::Complete));
     });
     m.when(state.is(State::Quiet) & !events_busy, |m| go(m, State::Complete));
@@ -1182,11 +1196,9 @@ pub fn command(
     let progress = CommandProgress { ready: !clearing, fatal: state.is(State::Fatal), consumer };
     let taken = done.fire();
     let write = write_entry(m, cfg, Order::Event, done);
-    let (vectors, keys, cqs, eqs) = (vectors.table(), keys.table(), cqs.table(), eqs.table());
-    let (ahs, cq_limits) = (ahs.table(), cq_limits.table());
     let arms = here & any_op(&[Op::CreateSrq, Op::ModifySrq]);
     let limit = TableWrite { enable: arms, index: object.trunc(srq_bits), entry: limit };
-    let srqs = SrqControl { entry: srqs.table(), limit, query: object.trunc(srq_bits) };
+    let srqs = SrqControl { entry: srqs, limit, query: object.trunc(srq_bits) };
     CommandProcessor {
         progress,
         taken,

@@ -4,8 +4,9 @@
 use crate::config::RnicConfig;
 use ferrowire_rtl::{cat, lit, Sig};
 use ferrowire_spec::qp_state::{AttributeBit, Attributes, TRANSITIONS};
-use ferrowire_spec::queue::{CommandAttribute as Attribute, CommandStatus as Status};
+use ferrowire_spec::queue::{CommandAttribute as Attribute, CommandOpcode as Op, CommandStatus as Status};
 use ferrowire_spec::QpState;
+use std::collections::BTreeMap;
 
 /// Reasons to refuse, in the order in which they count.
 #[derive(Default)]
@@ -43,6 +44,33 @@ impl Checks {
         let stands = any(&|r| !other(r)).repeat(8);
         (cat(&status), cat(&attribute) | (named & stands))
     }
+}
+
+/// Whether a bit is set that is reserved in the command that it is. Bits that the same commands reserve are looked at together.
+pub(super) fn reserved_is_used(known: &[Op], command: Sig, opcode: Sig) -> Sig {
+    const CODES: u32 = 64;
+    let mut groups: BTreeMap<u64, Vec<Sig>> = BTreeMap::new();
+    let reserved: Vec<(u32, Vec<bool>)> = known
+        .iter()
+        .map(|op| {
+            assert!(u32::from(op.code()) < CODES, "{op:?} has no place among the commands");
+            let layout = op.layout();
+            let mut bits = vec![false; 8 * layout.bytes];
+            for field in layout.fields.iter().filter(|f| f.access == ferrowire_spec::Access::RSVD) {
+                (0..usize::from(field.width)).for_each(|i| bits[field.bus_bit(layout.order, i)] = true);
+            }
+            (op.code().into(), bits)
+        })
+        .collect();
+    for bit in 0..command.width() {
+        let of = |(code, bits): &(u32, Vec<bool>)| u64::from(bits[bit as usize]) << *code;
+        let ops = reserved.iter().map(of).fold(0, |all, one| all | one);
+        groups.entry(ops).or_default().push(command.bit(bit));
+    }
+    let nobody = groups.remove(&0);
+    debug_assert!(nobody.is_some(), "the opcode is reserved nowhere");
+    let code = opcode.trunc(CODES.trailing_zeros());
+    groups.iter().fold(lit(1, 0), |any, (ops, bits)| any | (cat(bits).any() & lit(CODES, *ops).bit_at(code)))
 }
 
 /// A set of attributes as a mask of 32 bits, where `here` holds.
