@@ -3,14 +3,18 @@
 //!
 //! ```text
 //!  wake --> listed? --> line of QPs --> turn: row --> entry --> emit --+--> candidates
-//!             ^            ^                                    |      +--> operands of atomics
-//!             +------------+------------ more to do, or not ----+      +--> freed places
+//!             ^            ^            ^                       |      +--> operands of atomics
+//!             +------------+------------)- more to do, or not --+      +--> freed places
+//!  hint --------------------------------+ where nothing waits
 //! ```
 //!
 //! A turn is one packet and takes 3 cycles (row, entry, emit; 4 where there is time), and the next one begins in the last of them. A QP that has
 //! more to do goes to the end of the line, or goes on at once where nobody waits. So a READ of any length costs others one
 //! packet at a time. A QP stands in the line once, for `listed` says that it is there or has the turn; what wakes it
 //! meanwhile is remembered.
+//!
+//! While nothing waits, a turn begins with the `hint` of `order`, in the cycle in which the entry is appended. Its wake is here in the next cycle, and
+//! confirms it; without that, or if the QP is in the line, the turn is over, and nothing has changed.
 //!
 //! What is kept of a READ between turns is the number of its packets: address and length follow from it and the path MTU.
 //!
@@ -30,10 +34,10 @@
 //! Entries of a QP that has failed or ends cost a turn each and become drops, which tell all behind that they are done
 //! with. When the list of a QP that ends is empty, its end goes on, behind everything else of it.
 //!
-//! Reset: rows and marks are swept, one QP a cycle; what comes meanwhile waits.
+//! Reset: rows, marks and ends are swept, one QP a cycle; what comes meanwhile waits.
 
 use super::atomic::{Operands, ATOMICS};
-use super::order::{places, Entry, Freed, Front, Lists, Wake, COUNT_BITS};
+use super::order::{places, Entry, Freed, Front, Hint, Lists, Wake, COUNT_BITS};
 use crate::config::RnicConfig;
 use crate::context::congestion::{Charge, Gate};
 use crate::loopback::reserved;
@@ -168,14 +172,6 @@ struct Row {
 }
 
 #[derive(Clone, Bundle)]
-struct Marks {
-    /// In the line, or its turn.
-    listed: Sig,
-    /// It ends.
-    ending: Sig,
-}
-
-#[derive(Clone, Bundle)]
 struct Copy {
     pd: Sig,
     mtu: Sig,
@@ -206,7 +202,7 @@ const PACKET_BITS: u32 = 23;
 /// Wakes that may wait: they are looked at in two of three cycles at least.
 const WAKES: u32 = 4;
 
-/// The cutter. `failed`: QPs that have failed, and those that begin anew.
+/// The cutter. `hint`: whose wake comes in this cycle, most likely. `failed`: QPs that have failed, and those that begin anew.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub(super) fn cut(
@@ -215,6 +211,7 @@ pub(super) fn cut(
     broadcast: QpBroadcast,
     lists: Lists,
     wakes: Stream<Wake>,
+    hint: Hint,
     failed: TableWrite<Sig>,
     waits: Waits,
 ) -> Cut {
@@ -239,25 +236,35 @@ pub(super) fn cut(
     );
     opened.accept(sweeping | woken.ready);
     wakes.accept(!opened.valid & woken.ready);
+    // A hint counts only while its wake would be the next one.
+    let hinted = hint.valid & !opened.valid;
     let wakes = fifo(&m.label("wakes"), WAKES, woken);
-    let marks = m.mem("marks", cfg.qps, &Marks { listed: bits(1), ending: bits(1) });
-    let marks = marks.style(Style::Distributed).build();
+    // In the line, or its turn.
+    let listed = m.mem("listed", cfg.qps, &bits(1)).style(Style::Distributed).build();
     let looks = wakes.valid & !leaves & !sweeping;
     wakes.accept(!leaves & !sweeping);
-    let woken_marks = marks.read_now(wakes.qp);
-    let marks_of = marks.read_now(qp);
-    let enlists = looks & !woken_marks.listed;
+    let is_listed = listed.read_now(wakes.qp);
+    let enlists = looks & !is_listed;
     let (line, lined) = m.later("line", &qp);
-    let direct = enlists & idle & !line.valid;
-    let push = (enlists & !direct) | (leaves & more & line.valid);
+    // While it idles no turn ends.
+    let direct = (idle & wakes.valid & !is_listed & !line.valid).named("direct");
+    let guesses = (idle & hinted & !wakes.valid & !line.valid).named("guesses");
+    let guessed = m.reg("guessed", 1).reset(0);
+    m.set(&guessed, guesses);
+    let confirmed = guessed & wakes.valid & !is_listed;
+    m.assert(!(guessed & wakes.valid) | wakes.qp.eq(qp), "the wake that was hinted at comes");
+    let push = (enlists & !direct & !guessed) | (leaves & more & line.valid);
+    // A wake may be looked at while the last cycle of a turn waits for room.
     let pushed = Stream::new(m, "pushed", push, m.mux(leaves, &qp, &wakes.qp));
     m.assert(!pushed.valid | pushed.ready, "the line has a place for every QP");
     lined.connect(deep_fifo(&m.label("queue"), cfg.qps, pushed));
     // One that has the turn is remembered.
     let came = m.reg("came", 1).reset(0);
-    let begins = (idle & (line.valid | direct)) | (leaves & (line.valid | more));
+    let wanted = line.valid | m.mux(wakes.valid, &!is_listed, &hinted);
+    let begins = (idle & wanted) | (leaves & (line.valid | more));
     line.accept(idle | leaves);
-    let other = m.mux(at_emit, &qp, &wakes.qp);
+    let next_in_idle = m.mux(wakes.valid, &wakes.qp, &hint.qp);
+    let other = m.mux(at_emit, &qp, &next_in_idle);
     let starts = m.mux(line.valid, &line.payload, &other);
     m.when(begins, |m| {
         m.set(&qp, starts);
@@ -265,7 +272,7 @@ pub(super) fn cut(
         m.set(&state, State::Row);
     })
     .otherwise_when(leaves, |m| m.set(&state, State::Idle))
-    .otherwise_when(looks & wakes.qp.eq(qp), |m| m.set(&came, 1));
+    .otherwise_when(looks & wakes.qp.eq(qp) & !guessed, |m| m.set(&came, 1));
 
     // What is known of the QP whose turn it is.
     let place_bits = lists.links.entry.width();
@@ -293,8 +300,16 @@ pub(super) fn cut(
     gates.write(gate.enable, gate.index, &gate.entry.shut);
     m.discard(&gate.entry.stop);
     let shut = gates.read(m, begins, starts, Collision::Old);
-    let failed_bits = m.mem("failed", cfg.qps, &bits(1)).style(Style::Distributed).build();
+    // So is a failure.
+    let failed_bits = m.mem("failed", cfg.qps, &bits(1)).style(Style::Block).build();
     failed_bits.write(failed.enable, failed.index, &failed.entry);
+    let has_failed = failed_bits.read(m, begins, starts, Collision::New);
+    // And an end, but for the wake that brings it.
+    let endings = m.mem("endings", cfg.qps, &bits(1)).style(Style::Block).build();
+    let has_ended = m.wire("has_ended", 1);
+    let marked = m.mux(looks, &wakes.qp, &qp);
+    endings.write(has_ended | (looks & wakes.end) | sweeping, marked, &looks);
+    let is_ending = endings.read(m, begins, starts, Collision::New);
 
     // The row's cycle: the oldest entry is read. Where the list is empty, what is read means nothing.
     let empty = row.head.eq(front.tail);
@@ -304,8 +319,8 @@ pub(super) fn cut(
     let links = m.mem("links", places(cfg), &bits(place_bits)).style(cfg.large(places(cfg))).build();
     links.write(lists.links.enable, lists.links.index, &lists.links.entry);
     let following = links.read(m, at_row, row.head, Collision::Any);
-    let ending = m.delay("ending", &marks_of.ending);
-    let dropping = m.delay("dropping", &(marks_of.ending | failed_bits.read_now(qp)));
+    let ending = m.delay("ending", &is_ending);
+    let dropping = m.delay("dropping", &(is_ending | has_failed));
     let none = m.delay("none", &empty);
     let settled = m.reg("settled", 1).no_reset();
     let offset = m.reg("offset", 32).no_reset();
@@ -366,7 +381,10 @@ pub(super) fn cut(
         m.set(&state, if cfg.unhurried() { State::Measure } else { State::Emit });
     });
     m.when(state.is(State::Measure), |m| m.set(&state, State::Emit));
-    m.when(at_row, |m| m.set(&state, State::Entry));
+    m.when(at_row, |m| {
+        m.set(&state, State::Entry);
+        m.when(guessed & !confirmed, |m| m.set(&state, State::Idle));
+    });
 
     // The last cycle.
     let is = |w: Work| work.eq(w.code());
@@ -415,7 +433,7 @@ pub(super) fn cut(
     // What becomes of the QP.
     let ends = is(Work::End) & speaks;
     let gone = leaves & speaks & closes & !ends;
-    let others = others_behind | marks_of.ending;
+    let others = others_behind | is_ending;
     m.set(&more, came | stood | (speaks & (!closes | others)));
     m.when(ends, |m| m.set(&more, 0));
     m.set_all(&next, &row);
@@ -431,11 +449,8 @@ pub(super) fn cut(
         });
     });
     let unlists = leaves & !more;
-    let new_marks = Marks {
-        listed: looks,
-        ending: m.mux(looks, &(woken_marks.ending | wakes.end), &(marks_of.ending & !ends & !sweeping)),
-    };
-    marks.write(unlists | looks | sweeping, m.mux(looks, &wakes.qp, &qp), &new_marks);
+    listed.write(unlists | looks | sweeping, marked, &looks);
+    m.drive(&has_ended, leaves & ends);
     m.when(sweeping, |m| {
         m.set_all(&next, &row_shape.zeros());
         m.set(&next.head, qp.zext(place_bits));

@@ -8,7 +8,7 @@
 //!                           +--> faults, failed --> cut
 //! ```
 //!
-//! A READ response is offered when the first beat of its payload has come, so that the rest is sure to follow, and is
+//! A READ response is offered in the cycle in which the first beat of its payload comes, so that the rest is sure to follow, and is
 //! done with when the last one has: then it is known whether the payload is good. Data comes in the order of departures,
 //! so nobody waits for this who could have gone. An atomic is computed and written while it is the oldest.
 //!
@@ -119,7 +119,7 @@ pub(super) fn depart(
     let (finished_room, passes_room) = (m.wire("finished_room", 1), m.wire("passes_room", 1));
     let look = state.is(State::Look) & departures.valid & finished_room;
     let lives = look & !dead & !is(Work::Drop);
-    let comes = here.ne(0) & passes_room;
+    let comes = (here.ne(0) | begun) & passes_room;
     let (at_result, at_nak) = (state.is(State::Result), state.is(State::Nak));
 
     // A refusal: the NAK goes, and what remains is that of a QP that has failed.

@@ -4,8 +4,8 @@
 //! ```text
 //!  candidate --> lookups (one, or two where a page ends) --> pending FIFO --+
 //!                        |                                                  v
-//!                        +------> translate ------> answers FIFO -------> decide --> DMA reads, ends
-//!                                                                           +------> departures
+//!                        +------> translate --+--> answers FIFO --+----> decide --> DMA reads, ends
+//!                                             +------------------+          +------> departures
 //!                                                                           +------> places of atomics
 //! ```
 //!
@@ -14,7 +14,8 @@
 //! that need no memory go the same way, to keep the order.
 //!
 //! One candidate a cycle, two where it lies on two pages; lookups run ahead of decisions. A decision waits until all its
-//! takers have room and the payload buffer can hold the largest packet: read data is never held up.
+//! takers have room and the payload buffer can hold the largest packet: read data is never held up. An answer that is waited for is decided on in the
+//! cycle in which it comes.
 //!
 //! Reset: nothing is under way.
 
@@ -103,6 +104,19 @@ struct Answer {
     address: Sig,
 }
 
+/// Answers in LUT RAM, and a way around it for one that comes while none waits.
+fn around(m: &Scope, answered: Stream<Answer>) -> Stream<Answer> {
+    let passes = m.wire("answer_passes", 1);
+    let waits = Stream::new(m, "answer_waits", answered.valid & !passes, answered.payload.clone());
+    answered.accept(waits.ready);
+    let stored = fifo(&m.label("answers"), LOOKUPS, waits);
+    let answer = m.mux(stored.valid, &stored.payload, &answered.payload);
+    let out = Stream::new(m, "answer", stored.valid | answered.valid, answer);
+    m.drive(&passes, !stored.valid & out.ready);
+    stored.accept(out.ready);
+    out
+}
+
 /// Looks up and asks. `taken` pulses for each beat that leaves the payload buffer; `written`: atomics that have been
 /// written.
 #[module]
@@ -151,8 +165,10 @@ pub(super) fn issue(
     let answered =
         Stream::new(m, "answered", answer.valid, Answer { ok: answer.ok, address: answer.address });
     m.assert(!answered.valid | answered.ready, "an answer finds its place");
-    let answers = fifo(&m.label("answers"), LOOKUPS, answered);
-    let answers = breath(&m.label("answer"), cfg.unhurried(), answers);
+    let answers = match cfg.unhurried() {
+        true => breath(&m.label("answer"), true, fifo(&m.label("answers"), LOOKUPS, answered)),
+        false => around(m, answered),
+    };
     let width = under_way.width();
     m.set(&under_way, under_way + lookup.fire().zext(width) - answers.fire().zext(width));
 

@@ -152,6 +152,21 @@ impl Wake {
     }
 }
 
+/// A QP to whose list an entry is appended in this cycle, unless that finds no place or no room: its wake is told late.
+#[derive(Clone, Bundle)]
+pub(super) struct Hint {
+    pub(super) valid: Sig,
+    pub(super) qp: Sig,
+}
+
+impl Hint {
+    /// The shape, for tests.
+    #[cfg(test)]
+    pub(super) fn of(cfg: &RnicConfig) -> Self {
+        Hint { valid: bits(1), qp: bits(cfg.qp_bits()) }
+    }
+}
+
 /// The lists, as `cut` sees them.
 #[derive(Clone, Bundle)]
 pub(super) struct Lists {
@@ -221,6 +236,7 @@ pub(super) struct Ordered {
     pub(super) lists: Lists,
     /// QPs whose list must be looked at. `ready` must come from registers: what finds none comes again.
     pub(super) wakes: Stream<Wake>,
+    pub(super) hint: Hint,
     pub(super) served: Served,
     pub(super) reads: Sig,
     pub(super) atomics: Sig,
@@ -316,21 +332,31 @@ pub(super) fn order(
     loops.write(looping.enable, looping.index, &looping.entry);
     let loops = rows.beside(m, "looped", &loops);
     let acts = rows.valid;
-    let Visit { key: qp, row, event, .. } = at;
+    let Visit { key: qp, row, event, coming } = at;
     let Event { by_finish, done, reply } = event;
-    m.discard(&(done.qp, reply.qp));
+    m.discard(&(done.qp, reply.qp, reply.kind, reply.refused));
 
-    // A reply.
-    let is = |kind: Kind| acts & !by_finish & reply.kind.eq(kind.code());
-    let (is_ack, is_end) = (is(Kind::Acknowledge), is(Kind::End));
-    let is_atomic = cfg.only(cfg.atomics, reply.kind.eq(Kind::Atomic.code()));
-    let is_entry = is(Kind::Read) | (acts & !by_finish & is_atomic);
+    // What a reply is, from the cycle before.
+    let came = |name: &str, is: Sig| m.delay(name, &(!coming.by_finish & is));
+    let kind = |kind: Kind| coming.reply.kind.eq(kind.code());
+    let (again, refused) = (coming.reply.again, coming.reply.refused);
+    m.discard(&coming);
+    let atomic = cfg.only(cfg.atomics, kind(Kind::Atomic));
+    let entry = kind(Kind::Read) | atomic;
+    let is_ack = acts & came("is_ack", kind(Kind::Acknowledge));
+    let is_end = acts & came("is_end", kind(Kind::End));
+    let is_atomic = came("is_atomic", atomic);
+    let is_read = came("is_read", kind(Kind::Read));
+    let is_refused = acts & came("is_refused", entry & refused);
+    let is_new = acts & came("is_new", entry & !refused & !again);
+    let is_repeat = acts & came("is_repeat", entry & !refused & again);
     let idle = row.pending.eq(0);
     let repeats_bits = clog2(u64::from(repetitions(cfg)) + 1);
     let room = m.reg("room", repeats_bits).reset(repetitions(cfg));
     let no_room = m.reg("no_room", 1).reset(0);
-    let crowded = is_entry & !reply.refused & reply.again & (row.pending.ge(PENDING) | no_room);
-    let enters = is_entry & !reply.refused & !crowded;
+    let no_place = row.pending.ge(PENDING) | no_room;
+    let (crowded, repeats) = (is_repeat & no_place, is_repeat & !no_place);
+    let enters = is_new | repeats;
     // Syndromes of NAKs, those of receivers that are not ready too, have this bit (9.7.5.2.1, table 45).
     let nak = |syndrome: Sig| syndrome.bit(NAK_BIT);
     let nak_waits = row.acks & nak(row.syndrome);
@@ -366,10 +392,10 @@ pub(super) fn order(
     m.assert(!(passes & wakes), "an event has one outcome");
     // One that finds no room with its taker comes again.
     let again = m.mux(passes, &!pass_room, &(wakes & !wake_room));
-    let moves = acts & !again;
     // What wakes `cut` and does not pass: that is told apart before `again`.
+    let (enters_new, repeats) = (is_new & wake_room, repeats & wake_room);
     let (enters, finishes) =
-        ((enters & wake_room).named("enters_now"), (finishes & moves).named("finishes_now"));
+        ((enters & wake_room).named("enters_now"), (finishes & !again).named("finishes_now"));
     let is_end = is_end & wake_room;
     let served = Served { valid: finishes & done.new, qp };
 
@@ -383,25 +409,23 @@ pub(super) fn order(
     m.when(enters & !all_used, |m| m.set(&fresh, fresh + 1));
     let one = |s: Sig| s.zext(repeats_bits);
     let returns = finishes & !done.new & !done.end;
-    let takes = enters & reply.again;
-    m.set(&room, room - one(takes) + one(returns));
-    m.set(&no_room, !returns & (no_room | (takes & room.eq(1))));
+    m.set(&room, room - one(repeats) + one(returns));
+    m.set(&no_room, !returns & (no_room | (repeats & room.eq(1))));
     m.assert(no_room.eq(room.eq(0)), "it is known that no place is left");
 
     // A repetition goes on with the run until it is whole, or begins one. PSNs are compared within half of their circle.
     let reaches = |psn: Sig| !(reply.psn - psn).bit(23);
     let goes_on = row.run & !row.whole & reaches(row.last) & reply.psn.ne(row.last);
-    let repeats = enters & reply.again;
     let starts = repeats & !goes_on;
     // All that was before it is done with; or something is missing.
     let over = finishes & (row.finished + 1).eq(row.since);
-    let breaks = is_entry & moves & !row.whole & (!reply.again | reply.refused | crowded);
+    let breaks = !row.whole & (enters_new | is_refused | crowded);
 
     // What becomes of the row.
     let next = m.wire_of("next", &row_shape);
     m.set_all(&next, &row);
     m.when(enters, |m| m.set(&next.tail, free));
-    m.when(enters & !reply.again, |m| m.set(&next.newest, reply.psn));
+    m.when(enters_new, |m| m.set(&next.newest, reply.psn));
     m.when(repeats, |m| {
         m.set(&next.last, reply.psn);
         m.set(&next.run, !idle);
@@ -413,8 +437,7 @@ pub(super) fn order(
     });
     m.when(starts, |m| m.set(&next.since, row.finished + row.pending));
     m.when(enters | is_end, |m| m.set(&next.pending, row.pending + 1));
-    let answers = enters & !reply.again;
-    m.when(answers, |m| {
+    m.when(enters_new, |m| {
         m.set(&next.acks, nak_waits);
         m.set(&next.syndrome, NAK_SEQUENCE);
         m.set(&next.msn, reply.msn);
@@ -451,7 +474,7 @@ pub(super) fn order(
                 msn: reply.msn,
                 va: reply.va,
                 rkey: reply.rkey,
-                swap: m.mux(reply.kind.eq(Kind::Read.code()), &reply.length.zext(64), &reply.swap),
+                swap: m.mux(is_read, &reply.length.zext(64), &reply.swap),
                 compare: reply.compare,
             },
         },
@@ -463,11 +486,10 @@ pub(super) fn order(
         },
         start: TableWrite { enable: starts, index: at, entry: reply.psn },
     };
-    let reads = enters & !is_atomic & !reply.again;
-    let atomics = enters & is_atomic & !reply.again;
-    let crowded = crowded & moves;
+    let (reads, atomics) = (enters_new & is_read, enters_new & is_atomic);
+    let hint = Hint { valid: is_new, qp };
     rows.end(m, &Verdict { again, row: next });
-    Ordered { pass, lists, wakes: wake, served, reads, atomics, crowded }
+    Ordered { pass, lists, wakes: wake, hint, served, reads, atomics, crowded }
 }
 
 #[cfg(test)]
