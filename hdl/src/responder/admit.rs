@@ -185,7 +185,13 @@ pub fn admit(
     let bar = Standing { dead: lit(1, 1), spoilt: lit(1, 0) };
     let barred = TableWrite { enable: bars, index: flushed.qp, entry: bar };
     let standing = row_of(m, "standing", (enters, coming.facts.qp, facts.qp), &standings, &barred);
-    let is = |c: Class| c.is(facts.class);
+    // Each class that is decided on is a register, set as the packet comes.
+    let is = |c: Class| {
+        let is = m.reg(&format!("is_{}", format!("{c:?}").to_lowercase()), 1).no_reset();
+        m.when(enters, |m| m.set(&is, c.is(coming.facts.class)));
+        is
+    };
+    let [executing, crowding, repeating] = [Class::Execute, Class::Crowded, Class::Duplicate].map(is);
     let looked = |name: &str, fact: Sig| cfg.looked(m, name, fact);
     let (starts, life_ends, lasts) = (is(Class::Start), is(Class::End), is(Class::Last));
     let foreign = is(Class::Dropped);
@@ -194,14 +200,14 @@ pub fn admit(
     let answered = good_answer | bad_answer | is(Class::Stray);
     let dead = standing.dead & !foreign & !answered;
     let lives = !foreign & !dead & !starts & !life_ends & !answered & !lasts;
-    let runs = looked("runs", lives & is(Class::Execute));
+    let runs = looked("runs", lives & executing);
     let refused_invalid = looked("refused_invalid", lives & is(Class::Invalid));
-    let repeats = looked("repeats", lives & is(Class::Duplicate));
-    let naks_gap = looked("naks_gap", lives & (is(Class::FirstGap) | is(Class::Crowded)));
+    let repeats = looked("repeats", lives & repeating);
+    let naks_gap = looked("naks_gap", lives & (is(Class::FirstGap) | crowding));
     let naks_ready = looked("naks_ready", lives & is(Class::NotReady));
     let out_of_turn = looked("out_of_turn", lives & is(Class::Gap));
     let unheard = looked("unheard", lives & is(Class::Unheard));
-    let crowded = looked("crowded", lives & is(Class::Crowded));
+    let crowded = looked("crowded", lives & crowding);
     let [starts, life_ends, lasts, foreign, good_answer, bad_answer, answered, dead] = [
         ("starts", starts),
         ("life_ends", life_ends),
@@ -328,9 +334,9 @@ pub fn admit(
             | life_ends,
         kind: life_ends.then(lit(2, Kind::End.code()), kind),
         operands: facts.kind.ne(0) & !answered,
-        again: is(Class::Duplicate),
+        again: repeating,
         refused: repeats & !granted,
-        counted: is(Class::Execute) & facts.kind.ne(0),
+        counted: executing & facts.kind.ne(0),
         qp: facts.qp,
         psn: facts.psn,
         syndrome,
@@ -382,6 +388,8 @@ pub fn admit(
     m.drive(&fault_room, fault.ready);
     // The QP context takes no fault while a start waits: a QP has at most one, and all have their place.
     let faults = deep_fifo(&m.label("faults"), cfg.qps, half(&m.label("fault"), fault));
+    // They leave from a register: their arbiter is slow.
+    let faults = half(&m.label("fault_shown"), faults);
     m.set(&kept_out, known & !may_execute & !go);
     m.when(go, |m| {
         m.set(&asked, 0);

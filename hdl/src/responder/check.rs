@@ -309,6 +309,13 @@ pub fn check(
     let by_error = fact(m, "by_error", is_error);
     let by_repair = fact(m, "by_repair", is_repair);
     let by_mend = fact(m, "by_mend", is_mend);
+    let packet = fact(m, "packet", is_request);
+    // The class of what is not a packet, or not for us.
+    let other_class =
+        [(is_reset, Class::End), (is_init, Class::Start), (is_error, Class::Last), (is_mend, Class::Mend)]
+            .into_iter()
+            .fold(lit(4, Class::Dropped.code()), |other, (is, class)| is.then(class.code(), other));
+    let other_class = fact(m, "other_class", other_class);
     let is = |of: fn(Opcode) -> bool| opcode_is(requests.opcode, |o| cfg.speaks(o) && of(o));
     let is_raw = is_raw(requests.opcode);
     let first_or_only = is(|o| o.position().begins()) | is_raw;
@@ -337,6 +344,7 @@ pub fn check(
     let is_write = fact(m, "is_write", write);
     let is_read = fact(m, "is_read", read);
     let is_atomic = fact(m, "is_atomic", atomic);
+    let replies = fact(m, "replies", read | atomic);
     let compares = fact(m, "compares", compare);
     let aligned = fact(m, "aligned", requests.va.trunc(3).eq(0));
     let asks_any = fact(m, "asks_any", requests.dma_length.ne(0));
@@ -389,7 +397,6 @@ pub fn check(
     let shared_room = m.wire("shared_room", 1);
 
     // The row's cycle: all that needs no lookup.
-    let packet = !(by_reset | by_init | by_error | by_repair | by_mend);
     let at_row = state.is(State::Row);
     let looked = |name: &str, s: Sig| cfg.fact(m, name, s);
     let at_judge = if cfg.unhurried() { state.is(State::Judge) } else { at_row };
@@ -420,7 +427,6 @@ pub fn check(
     let offered = looked("offered", offered);
     // READs and atomics have places: some of a QP, one of them for itself, the others shared by all. One that finds none is dropped with a
     // sequence NAK, which leaves after what is pending of its QP: then there is the QP's own place.
-    let replies = is_read | is_atomic;
     let pending = row.taken - done_with;
     let placeless = looked("placeless", replies & pending.ge(copy.places));
     let crowded = looked("crowded", replies & !shared_room & pending.ne(0));
@@ -458,22 +464,21 @@ pub fn check(
     let reason = m.wire("reason", REASON_BITS);
     let foreign =
         (!(exists & takes_it & right_service & right_key & right_source & right_place)).named("foreign");
-    let alien = foreign;
-    let passed_over = quiet & !(in_order & offered & ready & right_length);
-    m.when(!exists, |m| m.set(&reason, code(DropReason::NoQp)))
-        .otherwise_when(!takes_it, |m| m.set(&reason, code(DropReason::QpState)))
-        .otherwise_when(!right_service, |m| m.set(&reason, code(DropReason::Service)))
-        .otherwise_when(!right_key, |m| m.set(&reason, code(DropReason::Pkey)))
-        .otherwise_when(!right_source, |m| m.set(&reason, wrong_source))
-        .otherwise_when(!right_place, |m| m.set(&reason, code(DropReason::Destination)))
-        .otherwise_when(!in_order, |m| m.set(&reason, code(DropReason::Sequence)))
+    let sound = in_order & offered & ready & right_length;
+    let passed_over = quiet & !sound;
+    // Whether it is executed, but for what is only known in the next cycle.
+    let good = sound & (quiet | (expected & !duplicate)) & !(placeless | crowded);
+    let foreign_reason = m.wire("foreign_reason", REASON_BITS);
+    m.when(!exists, |m| m.set(&foreign_reason, code(DropReason::NoQp)))
+        .otherwise_when(!takes_it, |m| m.set(&foreign_reason, code(DropReason::QpState)))
+        .otherwise_when(!right_service, |m| m.set(&foreign_reason, code(DropReason::Service)))
+        .otherwise_when(!right_key, |m| m.set(&foreign_reason, code(DropReason::Pkey)))
+        .otherwise_when(!right_source, |m| m.set(&foreign_reason, wrong_source))
+        .otherwise(|m| m.set(&foreign_reason, code(DropReason::Destination)));
+    m.when(!in_order, |m| m.set(&reason, code(DropReason::Sequence)))
         .otherwise_when(offered & !ready, |m| m.set(&reason, code(DropReason::NoReceive)))
         .otherwise(|m| m.set(&reason, code(DropReason::Malformed)));
-    m.when(by_reset, |m| m.set(&class, Class::End.code()))
-        .otherwise_when(by_init, |m| m.set(&class, Class::Start.code()))
-        .otherwise_when(by_error, |m| m.set(&class, Class::Last.code()))
-        .otherwise_when(by_mend, |m| m.set(&class, Class::Mend.code()))
-        .otherwise_when(by_repair | foreign | passed_over, |m| m.set(&class, Class::Dropped.code()))
+    m.when(passed_over, |m| m.set(&class, Class::Dropped.code()))
         .otherwise_when(quiet, |m| m.set(&class, Class::Execute.code()))
         .otherwise_when(duplicate, |m| m.set(&class, Class::Duplicate.code()))
         .otherwise_when(!expected & row.silent, |m| m.set(&class, Class::Gap.code()))
@@ -490,7 +495,9 @@ pub fn check(
     let placeless = keep(m, "d_placeless", placeless);
     let crowded = keep(m, "d_crowded", crowded);
     let unused_receives = keep(m, "unused_receives", unused_receives);
+    let good = keep(m, "d_good", good);
     let reason = keep(m, "d_reason", reason);
+    let foreign_reason = keep(m, "d_foreign_reason", foreign_reason);
     let foreign = keep(m, "d_foreign", foreign);
     let further = keep(m, "d_further", further);
     let past = keep(m, "past", row.psn - request.psn);
@@ -502,10 +509,8 @@ pub fn check(
     // What a shared queue has is known a cycle later than the rest: did all else before the look for a receive go well?
     let from_shared = takes & copy.has_srq & !row.kept;
     let due = expected | quiet;
-    let ours = !alien;
-    let asks_shared = packet & ours & due & in_order & offered & from_shared;
-    let asks_shared = keep(m, "asks_shared", asks_shared);
-    let unready = keep(m, "unready", packet & ours & quiet & in_order & offered & !ready);
+    let asks_shared = keep(m, "asks_shared", due & in_order & offered & from_shared);
+    let unready = keep(m, "unready", quiet & in_order & offered & !ready);
     let seen_ready = keep(m, "seen_ready", seen.ready);
     let shared_index = keep(m, "shared_index", seen.index);
     // A receive of a shared queue lies in the queue's domain (IBTA volume 1, 10.2.9.2).
@@ -527,22 +532,30 @@ pub fn check(
         &kind(CqeOpcode::Recv, CqeOpcode::RecvWriteImm),
     );
     let opcode = m.mux(invalidates, &lit(8, u32::from(CqeOpcode::RecvInv.code())), &opcode);
+    let ours = packet & !foreign;
+    let (asks_shared, unready) = (asks_shared & ours, unready & ours);
     // A repeated READ lies in what was asked for (IBTA volume 1, 9.7.5.1.4).
     // Of UC and UD nothing is taken in vain: there is no error to complete it with.
     let takes_shared = (asks_shared & seen_ready & !(quiet & Class::Dropped.is(found))).named("takes_shared");
     let none = asks_shared & !seen_ready;
     let refusal = m.mux(quiet, &lit(4, Class::Dropped.code()), &lit(4, Class::NotReady.code()));
     // A READ or an atomic, which takes no receive, may have no place though all else is good.
-    let good = Class::Execute.is(found);
-    let found = m.mux(good & crowded, &lit(4, Class::Crowded.code()), &found);
-    let found = m.mux(good & placeless, &lit(4, Class::Invalid.code()), &found);
+    let follows = Class::Execute.is(found);
+    let found = m.mux(follows & crowded, &lit(4, Class::Crowded.code()), &found);
+    let found = m.mux(follows & placeless, &lit(4, Class::Invalid.code()), &found);
     let found = m.mux(none, &refusal, &found);
+    let found = m.mux(ours, &found, &other_class);
     let reason = m.mux(none, &code(DropReason::NoReceive), &reason);
+    let reason = m.mux(foreign, &foreign_reason, &reason);
     let is_again = Class::Duplicate.is(found) & replies;
     let unheard = is_again & !(may_repeat & further.lt(past));
     let class = m.mux(unheard, &lit(4, Class::Unheard.code()), &found);
     let is_class = |c: Class| c.is(class);
-    let executes = is_class(Class::Execute);
+    let executes = (good & ours & !none).named("executes");
+    m.assert(
+        !state.is(State::Tell) | executes.eq(is_class(Class::Execute)),
+        "both say whether it is executed",
+    );
     let holds = m.mux(in_order, &(is_send | takes), &(row.inside & row.send));
     let index = m.mux(takes_shared, &shared_index, &row.index);
     let kind = m.mux(is_read & packet, &lit(2, Kind::Read.code()), &lit(2, 0));
@@ -586,7 +599,7 @@ pub fn check(
     let order = Order { facts, queue, stride, pd, va, rkey, total };
     let at_tell = state.is(State::Tell);
     // SENDs, WRITEs and atomics of a QP are executed in their order (IBTA volume 1, 9.5): what is placed waits for atomics before it.
-    let places = executes & kind.eq(0);
+    let places = executes & !replies;
     // That they are is known a cycle later.
     let pends = m.delay("pends", &(row.atomic & row.taken.ne(done_with)));
     let waits = places & pends;
@@ -603,8 +616,15 @@ pub fn check(
         m.set(&state, State::Idle);
         m.set(&stalled, 1);
     });
-    let opens = done & executes & quiet & is_send & !has_srq;
-    let closes = settled.zext(open_bits) + (done & by_mend).zext(open_bits);
+    // What is done counts a cycle later: the next packet is decided two cycles after that.
+    let later_on = |name: &str, now: Sig| {
+        let known = m.reg(name, 1).reset(0);
+        m.set(&known, now);
+        known
+    };
+    let opens = later_on("opens", done & executes & quiet & is_send & !has_srq);
+    let mended = later_on("mended", done & by_mend);
+    let closes = settled.zext(open_bits) + mended.zext(open_bits);
     m.set(&open, open + opens.zext(open_bits) - closes);
     let touch = Stream::new(m, "touch", telling.fire() & touches_one, touch);
     m.drive(&touch_room, touch.ready);
@@ -618,15 +638,18 @@ pub fn check(
         compare: request.compare,
         compares,
     };
-    let operands = Stream::new(m, "operand", done & kind.ne(0), operands);
+    // They stay for the cycle after the decision.
+    let operands = Stream::new(m, "operand", later_on("has_operands", done & packet & replies), operands);
     m.assert(!operands.valid | operands.ready, "there are fewer packets between here and `place`");
     // They are on offer for one cycle.
     let operands = breath(&m.label("operand"), cfg.unhurried(), operands);
     let operands = wide_fifo(&m.label("operands"), waiting(cfg), cfg.unhurried().then_some(2), operands);
-    let takes_place = done & executes & kind.ne(0);
+    let takes_place = done & executes & replies;
     let many = clog2(u64::from(places_shared(cfg)) + 2 * u64::from(cfg.qps)) + 1;
     let used = m.reg("used", many).reset(0);
-    m.set(&used, used + takes_place.zext(many) - served.valid.zext(many) - unused.valid.zext(many));
+    // Whether one is taken is known late.
+    let left = used - served.valid.zext(many) - unused.valid.zext(many);
+    m.set(&used, m.mux(takes_place, &(left + 1), &left));
     m.drive(&shared_room, m.delay("room", &used.lt(places_shared(cfg) - 1)));
     m.when(done, |m| m.set(&state, State::Idle));
     m.when(done & judged, |m| {
@@ -689,6 +712,7 @@ pub fn check(
         Stream::new(m, "establishes", m.delay("establishes_now", &establishes), m.delay("whose", &qp));
     m.discard(&established.ready);
     let established = deep_fifo(&m.label("established"), cfg.qps, established);
-    let take = Take { srq: copy.srqn, valid: done & takes_shared };
+    // The attributes stay for the cycle after the decision, and the queue is next looked at two cycles after it.
+    let take = Take { srq: copy.srqn, valid: later_on("takes_now", done & takes_shared) };
     Checked { orders, operands, touches, take, marked, expected_psn, established }
 }

@@ -696,6 +696,8 @@ pub fn receive(
     let farther = m.delay("farther", &(kind_need & (row.limit - wish).bit(15)));
     let batch = m.delay("batch", &fewer(lit(7, cfg.fetch_batch)));
     let bounds = m.delay("bounds", &queue.bounds());
+    let ring = m.delay("ring", &queue);
+    m.discard(&ring.log2);
     // Where many queues are in use, each has its share of the slots.
     let many = distance.eq(0);
     let share = fewer(m.mux(many, &lit(7, SPREAD.min(cfg.fetch_batch)), &lit(7, cfg.fetch_batch)));
@@ -715,7 +717,7 @@ pub fn receive(
     let ahead = m.mux(farther, &(wished - begin), &(row_limit - begin));
     let allowed = m.mux(kind_exact, &share.zext(16), &ahead);
     let allowed_any = allowed.ne(0) & !allowed.bit(15);
-    let piece = queue.piece_within(m, &bounds, begin, batch);
+    let piece = ring.piece_within(m, &bounds, begin, batch);
     let in_piece = piece.most.zext(16);
     let (most, _) = least_of_three(m, in_piece, allowed, posted);
     let oldest = m.mux(number.msb(), &oldest.taken, &oldest.done);
@@ -739,7 +741,7 @@ pub fn receive(
     let can = m.delay("can", &(room & (kind_demand | (reader & !waiting & (kind_exact | spare)))));
     m.when(at_plan, |m| m.set(&state, State::Act));
 
-    let units = count.shl_by(queue.stride).named("units");
+    let units = count.shl_by(ring.stride).named("units");
     let done = state.is(State::Act).named("done");
     m.when(done, |m| m.set(&state, State::Idle));
     m.drive(&reads, done & can & may);
@@ -747,7 +749,8 @@ pub fn receive(
     m.drive(&asked, done & kind_demand & there & reads);
     // A need that finds no room stands.
     needs.accept(done & kind_need & (reads | !kind_exact | !there));
-    m.drive(&plans, !state.is(State::Idle) & (kind_need | kind_demand));
+    // In the last cycle of each event, whether anything is read is known late.
+    m.drive(&plans, done | (!state.is(State::Idle) & (kind_need | kind_demand)));
     m.when(done & kind_demand & there & !reads, |m| m.set(&look, Look::Ask));
     let read = Stream::new(m, "read", reads, DmaReadRequest { address, length: cat(&[lit(6, 0), units]) });
     let mark = done & (kind_gone | kind_reset);

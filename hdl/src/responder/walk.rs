@@ -220,11 +220,14 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     let element = m.reg_of("element", &chosen);
     let [error, void, last_sge] = ["error", "void", "last_sge"].map(|name| m.reg(name, 1).no_reset());
     let bad = (error | void) & !too_long;
-    m.when(at_unit, |m| {
+    // What is awaited is loaded in each cycle: only the state waits for it to be there.
+    m.when(state.is(State::Unit), |m| {
         m.set_all(&element, &chosen);
         m.set(&error, received.error);
         m.set(&void, received.void);
         m.set(&last_sge, sge.eq(lit(4, 4).shl_by(orders.stride) - 1));
+    });
+    m.when(at_unit, |m| {
         m.when(offset.eq(0), |m| m.set(&state, judge)).otherwise(|m| m.set(&state, State::Enter));
     });
     let at_enter = state.is(State::Enter);

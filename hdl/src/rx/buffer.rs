@@ -40,10 +40,11 @@
 
 use crate::config::RnicConfig;
 use crate::loopback::merge::least_room;
+use crate::rx::dispatch::Sorted;
 use crate::rx::icrc::Verdict;
 use crate::rx::parse::{Parsed, REASON_BITS, TAKEN};
-use crate::stream::{catch, deep_fifo, spare_fifo, wide_fifo, Beat};
-use crate::types::{is_raw, Headers};
+use crate::stream::{deep_fifo, spare_fifo, wide_fifo, Beat};
+use crate::types::is_raw;
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
 
@@ -78,8 +79,8 @@ impl Dropped {
 /// Good frames.
 #[derive(Interface)]
 pub struct Received {
-    /// What the parser found, once a frame.
-    pub headers: Stream<Headers>,
+    /// What the parser found, once a frame, and where it goes.
+    pub headers: Stream<Sorted>,
     /// The frames, as they were on the wire.
     pub frame: Stream<Beat>,
     /// The others.
@@ -102,6 +103,8 @@ struct Pending {
 struct Place {
     begin: Sig,
     end: Sig,
+    /// It is one beat.
+    single: Sig,
 }
 
 /// Keeps frames; see the page's top. `claims`: a looped frame waits for room.
@@ -155,7 +158,7 @@ pub fn buffer(
     let entries = (cfg.rx_buffer_bytes / SHORTEST).min(512);
     let room = m.wire("room", 1);
     let good = known & !bad & !pending.overrun & room;
-    let kept_headers = Stream::new(m, "kept_headers", good, parsed.headers.clone());
+    let kept_headers = Stream::new(m, "kept_headers", good, Sorted::of(cfg, &parsed.headers));
     // Where there is time, the headers are written in two cycles, and the second decides.
     let (decide, keep) = match cfg.unhurried() {
         true => (known & (!good | kept_headers.ready), kept_headers.fire()),
@@ -164,7 +167,8 @@ pub fn buffer(
     parsed.accept(decide);
     verdict.accept(decide);
     pending.accept(decide);
-    let kept_place = Stream::new(m, "kept_place", keep, Place { begin: decided, end: pending.end });
+    let single = pending.end.eq(decided + 1);
+    let kept_place = Stream::new(m, "kept_place", keep, Place { begin: decided, end: pending.end, single });
     let headers_room = kept_headers.ready;
     let headers = wide_fifo(&m.label("headers"), entries, cfg.unhurried().then_some(2), kept_headers);
     // Headers that nobody has taken yet: a folded FIFO does not tell whether it has room for one more.
@@ -215,22 +219,24 @@ pub fn buffer(
     let take = m.wire("take", 1);
     let beat = store.read(m, take, next.trunc(address), Collision::Never);
     let out = Stream::new(m, "frame_out", held, beat);
-    // Whether there is room does not reach the pointers of the next frame in the same cycle.
-    let frame_out = catch(&m.label("frame_out"), out.clone());
     m.drive(&take, busy & (!held | out.ready));
     m.when(take, |m| m.set(&held, 1)).otherwise_when(out.ready, |m| m.set(&held, 0));
     let following = next + 1;
-    let done = take & following.eq(stop);
+    // That the beat to be read is its frame's last is known before it is read.
+    let last_beat = m.reg("last_beat", 1).no_reset();
+    let done = take & last_beat;
     places.accept(!busy | done);
     let load = places.fire();
     m.when(load, |m| {
         m.set(&busy, 1);
         m.set(&next, places.begin);
         m.set(&stop, places.end);
+        m.set(&last_beat, places.single);
     })
     .otherwise_when(take, |m| {
         m.set(&busy, !done);
         m.set(&next, following);
+        m.set(&last_beat, stop.eq(next + 2));
     })
     .otherwise_when(!busy & waiting.eq(0), |m| m.set(&next, decided));
     m.when(keep & !load, |m| m.set(&waiting, waiting + 1))
@@ -238,13 +244,14 @@ pub fn buffer(
     m.assert(level.le(depth), "the ring holds at most as much as there is");
 
     let dropped = Dropped { valid: dropped_valid, reason: dropped_reason };
-    Received { headers, frame: frame_out, dropped, pressed, roomy }
+    Received { headers, frame: out, dropped, pressed, roomy }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{item, step, Random, Sink, Source};
+    use crate::types::Headers;
     use ferrowire_rtl::{build, Sim};
     use rand::Rng;
 
@@ -296,7 +303,7 @@ mod tests {
             let verdict = m.stream_in("verdict", &Verdict::of());
             let received = buffer(m, &config(beat_bytes), frame, parsed, verdict, m.input("claims", 1));
             m.output("roomy", &received.roomy);
-            m.stream_out("headers", received.headers);
+            m.stream_out("headers", received.headers.map(|sorted| sorted.headers.clone()));
             m.stream_out("out", received.frame);
             m.output("dropped", &received.dropped);
             m.output("pressed", &received.pressed);

@@ -62,6 +62,60 @@ pub struct Dispatched {
     pub pressed: Sig,
 }
 
+/// What an opcode says of where its packet goes.
+#[derive(Clone, Bundle)]
+pub struct Sort {
+    /// It is a request, or a frame that is not RoCE.
+    request: Sig,
+    /// It is a response or an acknowledgement.
+    answer: Sig,
+    /// A READ response.
+    response: Sig,
+    /// An atomic acknowledgement.
+    atomic: Sig,
+    /// It asks for the port's address.
+    asks: Sig,
+    /// No RoCE.
+    foreign: Sig,
+    datagram: Sig,
+    imm: Sig,
+}
+
+impl Sort {
+    /// Of an opcode.
+    fn of(cfg: &RnicConfig, opcode: Sig) -> Self {
+        let foreign = is_raw(opcode);
+        let asks = opcode.eq(NEIGHBOUR_OPCODE);
+        let is = |fact: fn(Opcode) -> bool| opcode_is(opcode, |o| cfg.hears(o) && fact(o));
+        Sort {
+            request: is(Opcode::is_request) | (foreign & !asks),
+            answer: is(Opcode::is_response),
+            response: is(|o| o.operation() == Operation::ReadResponse),
+            atomic: is(|o| o.operation() == Operation::AtomicAcknowledge),
+            asks,
+            foreign,
+            datagram: is(|o| o.service() == Service::Ud),
+            imm: is(Opcode::has_immediate),
+        }
+    }
+}
+
+/// Headers, and where they go.
+#[derive(Clone, Bundle)]
+pub struct Sorted {
+    /// What the parser found.
+    pub headers: Headers,
+    /// What the opcode says.
+    pub sort: Sort,
+}
+
+impl Sorted {
+    /// Of what the parser found: told before the headers are stored, for block RAM is slow to read.
+    pub fn of(cfg: &RnicConfig, headers: &Headers) -> Self {
+        Sorted { headers: headers.clone(), sort: Sort::of(cfg, headers.opcode) }
+    }
+}
+
 /// What becomes of a frame.
 #[derive(Clone, Bundle)]
 struct Kind {
@@ -74,32 +128,23 @@ struct Kind {
 #[module]
 pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
     let Received { headers, frame, dropped, pressed, .. } = received;
-    let not_roce = is_raw(headers.opcode);
-    let asks = headers.opcode.eq(NEIGHBOUR_OPCODE);
-    let raw = not_roce & !asks;
-    let is = |fact: fn(Opcode) -> bool| opcode_is(headers.opcode, |o| cfg.hears(o) && fact(o));
-    let is_request = is(Opcode::is_request) | raw;
-    let is_answer = is(Opcode::is_response);
-
-    let is_response = is(|o| o.operation() == Operation::ReadResponse);
-    let is_atomic = is(|o| o.operation() == Operation::AtomicAcknowledge);
+    let h = &headers.payload.headers;
+    let sort = &headers.payload.sort;
+    let (is_request, is_answer, asks) = (sort.request, sort.answer, sort.asks);
 
     let room = m.wire("room", 1);
-    let requests = Stream::new(m, "requests", headers.valid & is_request & room, headers.payload.clone());
-    let answers = Stream::new(m, "answers", headers.valid & is_answer & room, headers.payload.clone());
-    let h = &headers.payload;
+    let requests = Stream::new(m, "requests", headers.valid & is_request & room, h.clone());
+    let answers = Stream::new(m, "answers", headers.valid & is_answer & room, h.clone());
     let cnp = Notification { qpn: h.dest_qpn, pkey: h.pkey, origin: h.origin.clone(), gid: h.gid };
     let cnps = Stream::new(m, "cnps", headers.valid & !is_request & !is_answer & !asks & room, cnp);
     headers.accept(requests.fire() | answers.fire() | cnps.fire() | (asks & room));
-    let passed = headers.fire() & !not_roce;
-    let other = headers.fire() & not_roce;
+    let passed = headers.fire() & !sort.foreign;
+    let other = headers.fire() & sort.foreign;
 
-    let is_datagram = is(|o| o.service() == Service::Ud);
-    let has_imm = is(Opcode::has_immediate);
-    let datagram = Datagram::new(is_datagram, has_imm, h.payload_offset);
-    let kind = Kind { wanted: is_request | is_response, asks, datagram };
+    let datagram = Datagram::new(sort.datagram, sort.imm, h.payload_offset);
+    let kind = Kind { wanted: is_request | sort.response, asks, datagram };
     let kind = Stream::new(m, "kind", headers.fire(), kind);
-    let brings = is_response | is_atomic;
+    let brings = sort.response | sort.atomic;
     let next = Stream::new(m, "arrival", headers.fire() & (is_request | brings), brings);
     m.drive(&room, kind.ready & next.ready);
     let kind = spare_fifo(&m.label("kind"), AHEAD, cfg.unhurried(), kind);

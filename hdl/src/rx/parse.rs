@@ -55,6 +55,8 @@ use ferrowire_spec::Field;
 
 /// Bytes of a frame that are kept: more than the longest headers.
 const KEPT: usize = 128;
+/// Where the ethertype lies; behind a tag there is another one.
+const ETHERTYPE_AT: u32 = eth::ETHERTYPE.offset as u32 / 8;
 /// Bytes behind the Ethernet header and tag among them.
 const PACKET: usize = KEPT - eth::BYTES - vlan::BYTES;
 /// UDP, base and extension headers.
@@ -288,6 +290,16 @@ pub fn parse(
         })
         .collect();
     let bytes = cat(&kept);
+    // Ethertypes are compared as they come.
+    let ethertype = |name: &str, at: u32, code: u16| {
+        let is = m.reg(name, 1).no_reset();
+        let word = frame.data.slice(8 * (at % lanes), 16).swap_bytes();
+        m.when(fire & index.eq(at / lanes), |m| m.set(&is, word.eq(code)));
+        is
+    };
+    let outer = |name: &str, code: u16| ethertype(&format!("outer_{name}"), ETHERTYPE_AT, code);
+    let inner =
+        |name: &str, code: u16| ethertype(&format!("inner_{name}"), ETHERTYPE_AT + vlan::BYTES as u32, code);
     let length0 = delay("length0", length);
     let seen0 = m.reg("seen0", 1).reset(0);
     m.set(&seen0, fire);
@@ -299,12 +311,10 @@ pub fn parse(
 
     // Stage 1: where layer 3 begins.
     let tag = bytes_of(bytes, eth::BYTES, vlan::BYTES);
-    let outer = field(&eth::LAYOUT, &eth::ETHERTYPE, bytes);
-    let inner = field(&vlan::LAYOUT, &vlan::ETHERTYPE, tag);
-    let has_tag = cfg.only(cfg.vlan, outer.eq(eth::ethertype::VLAN));
-    let is_type = |code: u16| has_tag.then(inner.eq(code), outer.eq(code));
-    let is_v4 = is_type(eth::ethertype::IPV4);
-    let is_v6 = cfg.only(cfg.ipv6, is_type(eth::ethertype::IPV6));
+    let has_tag = cfg.only(cfg.vlan, outer("vlan", eth::ethertype::VLAN));
+    let is_type = |name: &str, code: u16| has_tag.then(inner(name, code), outer(name, code));
+    let is_v4 = is_type("v4", eth::ethertype::IPV4);
+    let is_v6 = cfg.only(cfg.ipv6, is_type("v6", eth::ethertype::IPV6));
     let behind_tag = bytes_of(bytes, eth::BYTES + vlan::BYTES, PACKET);
     let packet0 = has_tag.then(behind_tag, bytes_of(bytes, eth::BYTES, PACKET));
     let layer3 = has_tag.then(lit(LENGTH_BITS, eth::BYTES + vlan::BYTES), lit(LENGTH_BITS, eth::BYTES));
@@ -338,7 +348,7 @@ pub fn parse(
     let heard = own_mac | dst_mac.all() | dst_mac.slice(24, 24).eq(neighbour::SOLICITED_NODES);
     // Whose last byte is this one of layer 3, or lies behind it.
     let has = |byte: u32| length0.gt(layer3 + byte);
-    let is_arp = is_type(eth::ethertype::ARP)
+    let is_arp = is_type("arp", eth::ethertype::ARP)
         & bytes_of(packet0, 6, 2).swap_bytes().eq(neighbour::ARP_REQUEST)
         & has(7);
     let message = bytes_of(packet0, ipv6::BYTES, 1);
@@ -349,7 +359,7 @@ pub fn parse(
         & has(ipv6::BYTES as u32);
     let is_short = length0.le(neighbour::LONGEST);
     let asks1 = take("asks1", addresses.respond & heard & is_short & (is_arp | solicits));
-    let control1 = take("control1", outer.eq(eth::ethertype::MAC_CONTROL));
+    let control1 = take("control1", outer("control", eth::ethertype::MAC_CONTROL));
     // What the card sends itself says nothing of the wire.
     let heard = (dst_mac.eq(addresses.mac) | dst_mac.eq(pause::GROUP)) & !looped0;
     let heard1 = take("heard1", heard);

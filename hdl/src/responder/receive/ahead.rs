@@ -116,7 +116,7 @@ pub struct Input {
     pub life: Life,
     /// How far ahead of a touch is looked, in units; zero: not at all.
     pub distance: Sig,
-    /// A read is being planned.
+    /// A read is being planned, or may be told of in this cycle.
     pub plans: Sig,
     /// A group of which nothing is there any more.
     pub clear: Sig,
@@ -290,7 +290,8 @@ pub fn ahead(m: &Scope, cfg: &RnicConfig, input: Input) -> Ahead {
     let place = m.mux(cleared, &clear, &group_of(cfg, left.queue, left.first));
     asked.write(marking | cleared, place, &entry);
 
-    let free = !(need_valid | plans | marking | mark.valid | reading);
+    m.assert(!mark.valid | plans, "no look is made in the cycle of a mark");
+    let free = !(need_valid | plans | marking | reading);
     m.drive(&advances, at_valid & free & !again);
     m.drive(&retries, again & free);
     Ahead { needs, answers: looks & look.probe, there, marking }

@@ -88,9 +88,12 @@ impl Bench {
         {
             self.sim.set(&format!("mark_{name}"), value);
         }
+        // Who reads plans until it marks, in that cycle too.
         self.sim.set("mark_valid", 1);
+        self.sim.set("plans", 1);
         self.step();
         self.sim.set("mark_valid", 0);
+        self.sim.set("plans", 0);
         let groups = last / 4 - first / 4 + 1;
         (0..groups + 1).for_each(|_| self.step());
         assert_eq!(self.sim.get("marking"), 0, "a group a cycle");
