@@ -166,6 +166,14 @@ struct Draft {
     loops: Sig,
 }
 
+/// A packet that waits for B.
+#[derive(Clone, Bundle)]
+struct Drafted {
+    draft: Draft,
+    /// Which address vector it has.
+    vector: Sig,
+}
+
 /// Stage B: the packet with what its address vector says.
 #[derive(Clone, Bundle)]
 struct Planned {
@@ -217,6 +225,12 @@ struct Rest {
 struct Leaves {
     /// It takes the frame.
     goes: Sig,
+    /// It would take one.
+    free: Sig,
+    /// What it takes next is the first beat of a header: no frame is under way, or this is its last beat.
+    turns: Sig,
+    /// No frame is under way.
+    idle: Sig,
     /// A beat of one leaves.
     fires: Sig,
     /// The beat in which the header ends, or one behind it.
@@ -465,18 +479,12 @@ fn vector_of(cfg: &RnicConfig, packet: &TxPacket) -> Sig {
 }
 
 /// The ports and keys of queue pairs, read where `en` holds. `write`: what is written, where it is a queue pair's.
-fn ports_of(
-    m: &Scope,
-    cfg: &RnicConfig,
-    write: TableWrite<AddressVector>,
-    en: Sig,
-    packet: &TxPacket,
-) -> Ports {
+fn ports_of(m: &Scope, cfg: &RnicConfig, write: TableWrite<AddressVector>, en: Sig, qp: Sig) -> Ports {
     let of = |v: &AddressVector| Ports { udp_sport: v.udp_sport, dest_qpn: v.dest_qpn, pkey: v.pkey };
     let of_qp = m.mem("ports", cfg.qps, &of(&write.entry)).style(Style::Block).build();
     let enable = write.enable & !write.index.bit(cfg.av_bits() - 1);
     of_qp.write(enable, write.index.trunc(cfg.qp_bits()), &of(&write.entry));
-    of_qp.read(m, en, packet.qp, Collision::Any)
+    of_qp.read(m, en, qp, Collision::Any)
 }
 
 /// The address vectors, read whole for the packet where `en` holds. What is read while it `writes` means nothing. A vector is written with the sum over its IPv4
@@ -486,7 +494,7 @@ fn vectors(
     cfg: &RnicConfig,
     write: TableWrite<AddressVector>,
     en: Sig,
-    packet: &TxPacket,
+    packet: &Drafted,
 ) -> (Entry, Ports, Sig) {
     let came = m.reg("write_came", 1).reset(0);
     let index = m.reg("write_index", write.index.width()).no_reset();
@@ -507,8 +515,9 @@ fn vectors(
     let rows = 1 << cfg.av_bits();
     let table = m.mem("vectors", rows, &entry).style(cfg.large(rows)).build();
     table.write(writes, index, &entry);
-    let ports = ports_of(m, cfg, TableWrite { enable: writes, index, entry: vector }, en, packet);
-    (table.read(m, en, vector_of(cfg, packet), Collision::Any), ports, writes)
+    let write = TableWrite { enable: writes, index, entry: vector };
+    let ports = ports_of(m, cfg, write, en, packet.draft.departed.qp);
+    (table.read(m, en, packet.vector, Collision::Any), ports, writes)
 }
 
 /// Stage C and the whole header in D, which shifts it: a frame may begin in every cycle.
@@ -522,8 +531,10 @@ fn at_once(
     leaves: &Leaves,
 ) -> Header {
     let valid = m.reg("summed_valid", 1).reset(0);
-    let frees = able & (!valid | leaves.goes);
-    m.when(frees, |m| m.set(&valid, 1)).otherwise_when(leaves.goes, |m| m.set(&valid, 0));
+    // Whether there is a packet is no part of the enables of what is wide: without one they load what nobody looks at.
+    let moves = (!valid | leaves.free).named("summed_moves");
+    let frees = able & moves;
+    m.when(moves, |m| m.set(&valid, able));
     let with_sum = Summed {
         network,
         checksum: planned.checksum(),
@@ -532,7 +543,7 @@ fn at_once(
         next,
     };
     let summed = m.reg_of("summed", &with_sum);
-    m.when(frees, |m| m.set_all(&summed, &with_sum));
+    m.when(moves, |m| m.set_all(&summed, &with_sum));
 
     let width = 8 * (HEADER_BYTES as u32).next_multiple_of(cfg.beat_bytes);
     let bytes = [summed.datagram_bytes + ipv4::BYTES, summed.datagram_bytes];
@@ -540,9 +551,10 @@ fn at_once(
         .map(|before| cat(&[before, summed.transport]).zext(width));
     let head = m.reg("head", width).no_reset();
     let beat = 8 * cfg.beat_bytes;
-    m.when(leaves.fires, |m| m.set(&head, head.slice(beat, width - beat).zext(width)));
-    m.when(leaves.goes, |m| m.set(&head, m.select(cat(&[summed.network.vlan, summed.network.ipv6]), &forms)));
-    m.discard(&leaves.behind);
+    let begun = m.select(cat(&[summed.network.vlan, summed.network.ipv6]), &forms);
+    let rest = head.slice(beat, width - beat).zext(width);
+    m.when(leaves.fires | leaves.idle, |m| m.set(&head, leaves.turns.then(begun, rest)));
+    m.discard(&(leaves.behind, leaves.goes));
     Header { valid, next: summed.next, beat: head.trunc(beat), frees }
 }
 
@@ -565,28 +577,30 @@ pub fn build(
     // Where there is time, a stage is empty for a cycle before it takes the next: nobody needs to know in that cycle what moves behind it.
     let (enters, entering) = (packet.fire(), packet.payload.clone());
     let stage = &m.label("entered");
-    let read = if cfg.unhurried() { half(stage, packet) } else { catch(stage, forward(stage, packet)) };
+    let came = if cfg.unhurried() { half(stage, packet) } else { forward(stage, packet) };
     // Only an atomic has these.
-    m.discard(&(read.swap, read.compare));
+    m.discard(&(came.swap, came.compare));
+    // What waits is drafted: whether it has waited is known late, and chooses last.
+    let drafted = came.map(|packet| Drafted { draft: draft(cfg, packet), vector: vector_of(cfg, packet) });
+    let read = if cfg.unhurried() { drafted } else { catch(stage, drafted) };
     let read_moves = read.fire();
 
     // B: transport headers are known, the rotator gets its command. Narrow beats leave time to look at what was read.
     let planned_valid = m.reg("planned_valid", 1).reset(0);
     let planned_moves = m.wire("planned_moves", 1);
     let plans = if cfg.unhurried() { !planned_valid } else { !planned_valid | planned_moves };
-    let draft = draft(cfg, &read);
     let (planned, vectors, writes) = match cfg.unhurried() {
         true => {
             let (brief, ports, images) = by_beat::vectors(m, cfg, av_write, enters, &entering);
-            let worked_out = draft.with(&brief, &ports);
+            let worked_out = read.draft.with(&brief, &ports);
             let planned = m.reg_of("planned", &worked_out);
             m.when(read_moves, |m| m.set_all(&planned, &worked_out));
             m.discard(&planned.draft.datagram);
             (planned, Vectors::ByBeat(images), lit(1, 0))
         }
         false => {
-            let planned = m.reg_of("planned", &draft);
-            m.when(read_moves, |m| m.set_all(&planned, &draft));
+            let planned = m.reg_of("planned", &read.draft);
+            m.when(plans, |m| m.set_all(&planned, &read.draft));
             // As long as none is planned it is read again and again: whether a packet is there is no part of the enable.
             let (Entry { network, sum }, ports, writes) = vectors(m, cfg, av_write, plans, &read);
             (planned.with(&network.brief(sum), &ports), Vectors::Whole(network), writes)
@@ -602,8 +616,7 @@ pub fn build(
     };
     let run = Stream::new(m, "run", planned_valid & !commanded, run);
     read.accept(plans & !writes);
-    m.when(read_moves, |m| m.set(&planned_valid, 1))
-        .otherwise_when(planned_moves, |m| m.set(&planned_valid, 0));
+    m.when(plans | planned_moves, |m| m.set(&planned_valid, read_moves));
     m.when(planned_moves, |m| m.set(&commanded, 0)).otherwise_when(run.fire(), |m| m.set(&commanded, 1));
 
     // What goes into the frame beside its header, and what of D the header needs.
@@ -623,11 +636,19 @@ pub fn build(
         tail: planned.draft.payload_bytes.trunc(lane_bits),
     };
     let able = planned_valid & (commanded | run.ready);
-    let leaves = Leaves { goes: m.wire("goes", 1), fires: m.wire("fires", 1), behind: m.wire("behind", 1) };
+    let wire = |name: &str| m.wire(name, 1);
+    let leaves = Leaves {
+        goes: wire("goes"),
+        free: wire("free"),
+        turns: wire("turns"),
+        idle: wire("idle"),
+        fires: wire("fires"),
+        behind: wire("behind"),
+    };
     let header = match vectors {
         Vectors::ByBeat(images) => {
             let at = m.reg("planned_vector", cfg.av_bits()).no_reset();
-            m.when(read_moves, |m| m.set(&at, vector_of(cfg, &read)));
+            m.when(read_moves, |m| m.set(&at, read.vector));
             by_beat::header(m, cfg, (images, at), &planned, next, able, &leaves)
         }
         Vectors::Whole(network) => at_once(m, cfg, network, &planned, next, able, &leaves),
@@ -673,8 +694,12 @@ pub fn build(
     let done = beats.fire() & last;
     m.assert(!(done & carries) | verdicts.valid, "the verdict comes with the payload");
     verdicts.accept(done & carries);
-    let goes = header.valid & (!active | done);
+    let free = (!active | done).named("frame_free");
+    let goes = header.valid & free;
     m.drive(&leaves.goes, goes);
+    m.drive(&leaves.free, free);
+    m.drive(&leaves.turns, !active | last);
+    m.drive(&leaves.idle, !active);
     m.drive(&leaves.fires, beats.fire());
     m.when(beats.fire(), |m| {
         m.set(&beats_left, beats_left - 1);
@@ -685,8 +710,8 @@ pub fn build(
         m.when(wants & joined.last, |m| m.set(&payload_left, 0));
         m.set(&wants, reaches & payload_left & !(wants & joined.last));
     });
-    m.when(!active | done, |m| m.set(&active, header.valid));
-    m.when(goes, |m| {
+    m.when(free, |m| {
+        m.set(&active, header.valid);
         let beats = end_word.slice(word_bits, width - word_bits);
         m.set(&beats_left, beats);
         m.set(&last, beats.eq(0));

@@ -83,7 +83,7 @@ pub(super) fn vectors(
     let brief = network.brief(m.delay("write_sum", &fold(sum(20, &sums))));
     let briefs = m.mem("briefs", 1 << cfg.av_bits(), &brief).style(Style::Block).build();
     briefs.write(ends, index, &brief);
-    let ports = ports_of(m, cfg, TableWrite { enable: ends, index, entry: vector }, en, packet);
+    let ports = ports_of(m, cfg, TableWrite { enable: ends, index, entry: vector }, en, packet.qp);
 
     let nothing = lit(16, 0);
     let forms = rows(cfg, network_headers(&network, [nothing; 2], nothing));
@@ -103,6 +103,7 @@ pub(super) fn header(
     able: Sig,
     leaves: &Leaves,
 ) -> Header {
+    m.discard(&(leaves.free, leaves.turns, leaves.idle));
     let (bytes, beat) = (cfg.beat_bytes as usize, 8 * cfg.beat_bytes);
     let leaving = m.reg("leaving", 1).reset(0);
     let fires = leaving & leaves.fires;
