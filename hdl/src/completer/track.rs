@@ -81,7 +81,7 @@ use crate::rx::address::gid_bits;
 use crate::rx::buffer::Dropped;
 use crate::rx::parse::opcode_is;
 use crate::rx::peer::Origin;
-use crate::stream::{deep_fifo, few, fifo, half, prompt_fifo, row_of, spare_fifo};
+use crate::stream::{deep_fifo, few, fifo, forward, prompt_fifo, row_of, spare_fifo};
 use crate::types::{
     credit_bits, Completion, Headers, Oldest, QpBroadcast, SqStart, TableWrite, STAY_BITS, TOLD_BITS,
 };
@@ -762,7 +762,8 @@ pub fn track(
         "an answer is taken where there is room for what it brings",
     );
     let answered = few(&m.label("answered"), ANSWERS, cfg.unhurried().then_some(2), answered);
-    let values = half(&m.label("values"), spare_fifo(&m.label("values"), VALUES, cfg.unhurried(), found));
+    // `place` takes the values of two acknowledgements in two cycles.
+    let values = forward(&m.label("values"), spare_fifo(&m.label("values"), VALUES, cfg.unhurried(), found));
     let fault = Stream::new(m, "fault", state.is(State::Fault), qp);
     let faulted = fault.fire();
     // The QP context takes no fault while a start waits: a QP has at most one, and all have their place.
