@@ -2,6 +2,7 @@
 //! WQEs that fail here: known by their index, ended in their place.
 
 use super::*;
+use ferrowire_spec::queue::SendOpcode;
 
 fn going(seed: u64, n: usize) -> Bench {
     let mut bench = bench(seed, 0.0);
@@ -204,5 +205,36 @@ fn a_failure_that_waits_for_room_is_not_told_of_a_queue_pair_that_is_gone() {
         bench.send(1, 1);
         bench.answer_at(1, 0, ACK);
         bench.end();
+    }
+}
+
+#[test]
+fn an_acknowledgement_that_ends_before_a_read_does_not_ask_for_the_read_again() {
+    for seed in [70, 71] {
+        let mut bench = going(seed, 1);
+        let q = &mut bench.qps[1];
+        let (psn, index) = (q.to_send, q.sent_index);
+        (q.to_send, q.sent_index) = ((psn + 1) % MODULUS, index + 1);
+        bench.spent += 1;
+        let opcode = SendOpcode::Read.code();
+        let values = [
+            ("psn", psn.into()),
+            ("index", index.into()),
+            ("fresh", 1),
+            ("last", 1),
+            ("signaled", 1),
+            ("wqe_opcode", opcode.into()),
+            ("answered", 1),
+        ];
+        let message = model::Message { last: psn, signaled: true, opcode, length: 0 };
+        bench.push_report(1, &values, model::Report::Packet(psn, true, Some(message)));
+        // After a failure each acknowledgement is followed by a look at the message behind it.
+        bench.send_failure(1, 2, WcStatus::LocProtErr);
+        bench.taken(SENT);
+        bench.steps(40);
+        bench.answer_at(1, 0, ACK);
+        bench.steps(40);
+        assert_eq!(bench.completions_of(1).len(), 1, "seed {seed}");
+        assert!(bench.restarts_of(1).is_empty(), "seed {seed}");
     }
 }
