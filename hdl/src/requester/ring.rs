@@ -45,8 +45,8 @@ pub struct Piece {
 /// Which bits of an index count.
 #[derive(Clone, Bundle)]
 pub struct Bounds {
-    /// Within a page; 6 bits.
-    pub page: Sig,
+    /// Within a page and the queue; 6 bits.
+    pub piece: Sig,
     /// Within the queue.
     pub queue: Sig,
 }
@@ -71,19 +71,23 @@ impl Ring {
 
     /// What of an index counts.
     pub fn bounds(&self) -> Bounds {
-        Bounds {
-            page: cat(&[lit(3, 7), self.stride.ne(3), !self.stride.bit(1), self.stride.eq(0)]),
-            queue: self.indices(),
-        }
+        let page = cat(&[lit(3, 7), self.stride.ne(3), !self.stride.bit(1), self.stride.eq(0)]);
+        let queue = self.indices();
+        Bounds { piece: page & queue.trunc(6), queue }
     }
 
     /// [`piece`](Self::piece), of which the bounds were worked out before.
     pub fn piece_within(&self, m: &Scope, bounds: &Bounds, index: Sig, most: Sig) -> Piece {
-        let behind_first = !index.trunc(6) & bounds.page & bounds.queue.trunc(6);
+        let rest = self.rest(bounds, index);
         Piece {
-            most: m.mux(behind_first.zext(7).lt(most), &(behind_first.zext(7) + 1), &most),
+            most: m.mux(rest.zext(7).lt(most), &(rest.zext(7) + 1), &most),
             address: self.base + self.bytes_to(bounds, index),
         }
+    }
+
+    /// WQEs behind the one at an index, up to the page's end and the queue's; 6 bits.
+    pub fn rest(&self, bounds: &Bounds, index: Sig) -> Sig {
+        !index.trunc(6) & bounds.piece
     }
 
     /// How far the WQE at an index is behind the base.

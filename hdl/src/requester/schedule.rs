@@ -53,7 +53,7 @@ use crate::config::RnicConfig;
 use crate::context::congestion::Gate;
 use crate::context::resets;
 use crate::requester::push::{push, Freed, SlotWrite, Slots, Wanted};
-use crate::requester::ring::{least_of_three, overfills, steps_back, Bounds, Ring};
+use crate::requester::ring::{steps_back, Bounds, Ring};
 use crate::stream::{fifo, gather, prompt_fifo, row_of, Flagged, Forget};
 use crate::types::{
     DmaReadRequest, Kick, Oldest, Pushes, QpBroadcast, ReadsDone, SqDoorbell, SqStart, TableWrite, READ_BITS,
@@ -262,14 +262,31 @@ impl Row {
     }
 }
 
-/// What a grant finds to do.
-#[derive(Clone, Bundle)]
-struct Work {
-    any: Sig,
-    /// How much of it it may do.
-    want: Sig,
-    /// That is all of it.
+/// WQEs of a grant, less one: as many as there are, or as it may bring otherwise.
+struct Count {
     all: Sig,
+    pending: Sig,
+    others: Sig,
+}
+
+/// As many WQEs as a grant brings to a QP that has some, and fewer than 2^`limit` under way. All numbers are less by one, so that a power of two
+/// is a mask, and what is left up to the limit is no difference: `pending` up to the producer, `newest` from the oldest up to there,
+/// `under_way` up to the next to fetch, `rest` of the piece of memory, `batch`. What is compared is compared side by side.
+fn count(
+    m: &Scope,
+    limit: u32,
+    (pending, newest, under_way): (Sig, Sig, Sig),
+    rest: Sig,
+    batch: Sig,
+) -> Count {
+    let bits = rest.width();
+    let over = (rest & !batch).any();
+    let piece = m.mux(over, &batch, &(rest & batch));
+    let room = (!under_way.trunc(limit)).zext(16);
+    let within = |number: Sig| !(number >> bits).any() & number.trunc(bits).le(piece);
+    let all = within(pending) & !(newest >> limit).any();
+    let others = m.mux(within(room), &room.trunc(bits), &piece);
+    Count { all, pending: pending.trunc(bits), others }
 }
 
 /// What a QP waits for.
@@ -504,29 +521,28 @@ pub fn schedule(
     let under_way = row.fetch - oldest_index;
     // What is done meanwhile is not fetched again: its place in the queue may hold another WQE.
     let behind = under_way.bit(15);
-    let limit = lit(16, cfg.outstanding_per_qp);
-    let allows = under_way.lt(limit);
-    let alone = under_way.eq(0);
+    let limit = cfg.outstanding_per_qp.trailing_zeros();
+    let allows = !(under_way >> limit).any();
+    let alone = row.fetch.eq(oldest_index);
     let places_bits = clog2(u64::from(wqe_places(cfg)) + 1);
     let returned = cfg.looked(m, "returned", returned);
     let places = m.reg("places", places_bits).reset(wqe_places(cfg));
-    // What lies in one piece of memory, then how much of it is wanted and allowed: side by side, for each is a sum and a
-    // comparison.
-    let batches: Vec<Sig> =
-        (0..=MAX_STRIDE).map(|stride| lit(7, (cfg.fetch_batch >> stride).max(1))).collect();
-    let most = m.mux(plenty, &m.select(queue.stride, &batches), &lit(7, 1));
-    let piece = queue.piece_within(m, &bounds, row.fetch, most);
-    // The state comes later than the row: both that it may choose from are worked out beside it.
-    let work = |end: Sig| {
-        let pending = end - row.fetch;
-        let (want, all) = least_of_three(m, pending, limit - under_way, piece.most.zext(16));
-        Work { any: pending.any(), want: want.trunc(7), all }
-    };
+    // What lies in one piece of memory, how much of it is wanted, and how much is allowed.
     let producer = m.mux(kind_doorbell, &index, &row.producer);
-    let work = m.mux(drains, &work(row.high), &work(producer));
-    let count = m.delay("count", &work.want);
-    let address = m.delay("address", &cfg.bus(piece.address));
-    let has_work = sends & work.any;
+    let newest = producer + !oldest_index;
+    let batches: Vec<Sig> =
+        (0..=MAX_STRIDE).map(|stride| lit(6, (cfg.fetch_batch >> stride).max(1) - 1)).collect();
+    let batch = plenty.then(m.select(queue.stride, &batches), lit(6, 0));
+    let numbers = (producer + !row.fetch, newest, under_way);
+    let granted = count(m, limit, numbers, queue.rest(&bounds, row.fetch), batch);
+    // The state comes later than the row. What was fetched before SQD is fetched again one by one, and then there is nothing more.
+    let any_work = m.mux(drains, &row.high.ne(row.fetch), &producer.ne(row.fetch));
+    let all = m.delay("all", &(granted.all & !drains));
+    let (pending, others) =
+        (m.delay("pending", &granted.pending), m.delay("some", &(!drains).then(granted.others, lit(6, 0))));
+    let less = m.mux(all, &pending, &others);
+    let address = m.delay("address", &cfg.bus(queue.base + queue.bytes_to(&bounds, row.fetch)));
+    let has_work = sends & any_work;
     let value = m.mux(priority.is_own, &priority.value, &row.priority);
     let still = (priority.is_own | row.stands) & !priority.loops & paused.shr_by(value).bit(0);
     let stays_still = m.delay("stays_still", &still);
@@ -535,7 +551,6 @@ pub fn schedule(
     let waits = m.delay("waits", &(has_work & (behind | still | (allows & !plenty & !alone))));
     let catches_up = m.delay("catches_up", &(has_work & behind));
     let caught_up = m.delay("caught_up", &oldest_index);
-    let all = m.delay("all", &work.all);
     // What one is told that goes on after an error is not flushed, though its state still says so.
     let recovering = m.reg("recovering", 1).reset(0);
     let recovered = m.reg("recovered", qp_bits).no_reset();
@@ -543,15 +558,18 @@ pub fn schedule(
     // What was answered since it was told has kicked already, or will find that it waits.
     let marks = m.delay("marks", &(row.drains & drains));
     let limits = m.delay("limits", &(limited & m.mux(unheard, &told, &answered).eq(known)));
-    let overrun = overfills(index, oldest_index, bounds.queue) | steps_back(index, row.producer);
-    let refused = m.delay("refused", &overrun);
+    // The producer of a doorbell is the newest. The verdict on it is late: parts of it go to registers.
+    let beyond = (newest & !bounds.queue).chunks(4);
+    let beyond = cat(&beyond.iter().map(|part| part.any()).collect::<Vec<_>>());
+    let overfills = m.delay("beyond", &beyond).any() & m.delay("moves", &index.ne(oldest_index));
+    let refused = (overfills | m.delay("steps_back", &steps_back(index, row.producer))).named("refused");
     let dies = m.delay("dies", &qp_state.ne(QpState::Err.code()));
     m.when(at_row, |m| m.set(&state, State::Grant));
 
     // The grant's cycle. Who took the room that it began with? Nobody: only grants do.
     let done = state.is(State::Grant).named("done");
     m.when(done, |m| m.set(&state, State::Idle));
-    let grants_now = m.delay("grants_now", &(at_once & !row.queued & !overrun));
+    let grants_now = m.delay("grants_now", &(at_once & !row.queued)) & !refused;
     let grants = kind_grant | grants_now;
     let go = done & grants & can;
     let flushing = done & kind_grant & flushes;
@@ -563,6 +581,7 @@ pub fn schedule(
         m.set(&recovered, qp);
     })
     .otherwise_when(state_write.enable & state_write.index.eq(recovered), |m| m.set(&recovering, 0));
+    let count = less.zext(7) + 1;
     let units = count.shl_by(queue.stride);
     let length = cat(&[lit(6, 0), units]);
     let last_qp = m.reg("last_qp", qp_bits).reset(0);
@@ -575,7 +594,7 @@ pub fn schedule(
             (lit(1, 0), lit(cfg.push_bits(), 0), SlotWrite::of(cfg).zeros())
         }
         _ => {
-            let takes = (go & count.eq(1) & queue.stride.eq(0)).named("takes_pushed");
+            let takes = (go & less.eq(0) & queue.stride.eq(0)).named("takes_pushed");
             let Slots { found, slot, write } =
                 push(m, cfg, pushes, Wanted { qp, index: row.fetch }, takes, freed);
             (takes & found, slot, write)
@@ -606,7 +625,7 @@ pub fn schedule(
     m.set(&places, places - taken + returned.zext(places_bits));
 
     // What the row becomes.
-    let fetched = row.fetch + count.zext(16);
+    let fetched = row.fetch - !less.zext(16);
     let granted_now = grants_now & can;
     let stays = go & !all | (done & kind_grant & waits);
     // A QP whose queue is cleared may still stand in the line from before; it leaves when its turn comes.
