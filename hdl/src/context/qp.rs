@@ -87,6 +87,8 @@ pub struct QpUpdate {
     pub qp: Sig,
     /// Write the record; otherwise nothing changes.
     pub write: Sig,
+    /// What CREATE_QP alone says stays as it is, whatever the record says of it.
+    pub keeps: Sig,
     /// The new record.
     pub record: QpRecord,
     /// The responder starts.
@@ -109,6 +111,7 @@ impl QpUpdate {
         QpUpdate {
             qp: bits(cfg.qp_bits()),
             write: bits(1),
+            keeps: bits(1),
             record: QpRecord::of(cfg),
             responder: bits(1),
             requester: bits(1),
@@ -165,6 +168,120 @@ enum State {
 struct Life {
     exists: Sig,
     state: Sig,
+}
+
+/// Attributes that CREATE_QP alone says.
+#[derive(Clone, Bundle)]
+struct Made {
+    service: Sig,
+    pd: Sig,
+    send_cq: Sig,
+    recv_cq: Sig,
+    sq_base: Sig,
+    sq_log2: Sig,
+    sq_stride: Sig,
+    sq_sig_all: Sig,
+    rq_base: Sig,
+    rq_log2: Sig,
+    rq_stride: Sig,
+    doorbell_page: Sig,
+    has_srq: Sig,
+    srqn: Sig,
+}
+
+impl Made {
+    fn of(a: &QpAttributes) -> Made {
+        Made {
+            service: a.service,
+            pd: a.pd,
+            send_cq: a.send_cq,
+            recv_cq: a.recv_cq,
+            sq_base: a.sq_base,
+            sq_log2: a.sq_log2,
+            sq_stride: a.sq_stride,
+            sq_sig_all: a.sq_sig_all,
+            rq_base: a.rq_base,
+            rq_log2: a.rq_log2,
+            rq_stride: a.rq_stride,
+            doorbell_page: a.doorbell_page,
+            has_srq: a.has_srq,
+            srqn: a.srqn,
+        }
+    }
+}
+
+/// Attributes that MODIFY_QP may change.
+#[derive(Clone, Bundle)]
+struct Given {
+    mtu: Sig,
+    access: Sig,
+    peer: Sig,
+    gid: Sig,
+    priority: Sig,
+    loops: Sig,
+    pkey: Sig,
+    qkey: Sig,
+    timeout: Sig,
+    retry_cnt: Sig,
+    rnr_retry: Sig,
+    min_rnr_timer: Sig,
+    max_rd_atomic: Sig,
+    max_dest_rd_atomic: Sig,
+}
+
+impl Given {
+    fn of(a: &QpAttributes) -> Given {
+        Given {
+            mtu: a.mtu,
+            access: a.access,
+            peer: a.peer,
+            gid: a.gid,
+            priority: a.priority,
+            loops: a.loops,
+            pkey: a.pkey,
+            qkey: a.qkey,
+            timeout: a.timeout,
+            retry_cnt: a.retry_cnt,
+            rnr_retry: a.rnr_retry,
+            min_rnr_timer: a.min_rnr_timer,
+            max_rd_atomic: a.max_rd_atomic,
+            max_dest_rd_atomic: a.max_dest_rd_atomic,
+        }
+    }
+}
+
+/// All attributes.
+fn joined(made: &Made, given: &Given) -> QpAttributes {
+    QpAttributes {
+        service: made.service,
+        pd: made.pd,
+        send_cq: made.send_cq,
+        recv_cq: made.recv_cq,
+        sq_base: made.sq_base,
+        sq_log2: made.sq_log2,
+        sq_stride: made.sq_stride,
+        sq_sig_all: made.sq_sig_all,
+        rq_base: made.rq_base,
+        rq_log2: made.rq_log2,
+        rq_stride: made.rq_stride,
+        doorbell_page: made.doorbell_page,
+        has_srq: made.has_srq,
+        srqn: made.srqn,
+        mtu: given.mtu,
+        access: given.access,
+        peer: given.peer,
+        gid: given.gid,
+        priority: given.priority,
+        loops: given.loops,
+        pkey: given.pkey,
+        qkey: given.qkey,
+        timeout: given.timeout,
+        retry_cnt: given.retry_cnt,
+        rnr_retry: given.rnr_retry,
+        min_rnr_timer: given.min_rnr_timer,
+        max_rd_atomic: given.max_rd_atomic,
+        max_dest_rd_atomic: given.max_dest_rd_atomic,
+    }
 }
 
 /// A QP's stay in SQD.
@@ -240,14 +357,24 @@ pub fn qp(
 
     // A read and a write never share a cycle: reads are in Idle alone.
     let lives = m.mem("lives", cfg.qps, &Life { exists: bits(1), state: bits(3) }).init(vec![]).build();
-    let attributes = m.mem("attributes", cfg.qps, &QpAttributes::of(cfg)).init(vec![]).build();
+    let of = QpAttributes::of(cfg);
+    let (made, given) = (Made::of(&of), Given::of(&of));
+    let made = m.mem("made", cfg.qps, &made).init(vec![]).build();
+    let given = m.mem("given", cfg.qps, &given).init(vec![]).build();
     let life_after = m.wire_of("life_after", &Life { exists: bits(1), state: bits(3) });
     let change = m.wire("change", 1);
     let write = (state.is(State::Write) & writes).named("write");
     lives.write(change, index, &life_after);
-    attributes.write(write, index, &update.record.attributes);
+    // What a QP is made with is written first, and told as it is read then: so nothing chooses between old and new, which are wide.
+    let starts = state.is(State::Start);
+    let makes = state.is(State::Locked) & update.valid & update.write & !update.keeps;
+    made.write(makes, index, &Made::of(&update.record.attributes));
+    let gives = Given::of(&update.record.attributes);
+    given.write(write, index, &gives);
     let read_life = lives.read(m, read, wanted, Collision::Never);
-    let known = attributes.read(m, read, wanted, Collision::Never);
+    let known_made = made.read(m, read | starts, m.mux(starts, &index, &wanted), Collision::Never);
+    let known_given = given.read(m, read, wanted, Collision::Never);
+    let known = joined(&known_made, &known_given);
     // Block RAM is slow to read. Faults are looked at a cycle later, and updates come later still.
     let life = m.delay("life", &read_life);
 
@@ -367,7 +494,7 @@ pub fn qp(
     m.when(kick.fire(), |m| m.set(&state, State::Idle));
 
     let broadcast = QpBroadcast {
-        attributes: TableWrite { enable: write, index, entry: update.record.attributes.clone() },
+        attributes: TableWrite { enable: write, index, entry: joined(&known_made, &gives) },
         state: TableWrite { enable: change, index, entry: life_after.state },
     };
     QpContext { reply, broadcast, kick: half(&m.label("kick"), kick), responder, requester, reports }
@@ -534,6 +661,32 @@ mod tests {
             assert_eq!(bench.query(5), (1, code(QpState::Init), 77));
             bench.update(5, &[]);
             assert_eq!(bench.query(4), (0, 0, 0));
+        }
+    }
+
+    #[test]
+    fn what_a_queue_pair_is_made_with_stays_when_the_rest_changes() {
+        for (beat_bytes, stall) in [(8, 0.0), (64, 0.4)] {
+            let mut bench = bench(beat_bytes, stall);
+            bench.set(5, QpState::Init, 77);
+            bench.set(6, QpState::Init, 78);
+            let (rtr, sqd) = (u128::from(QpState::Rtr.code()), u128::from(QpState::Sqd.code()));
+            for (state, responder) in [(rtr, 1), (sqd, 0)] {
+                bench.query(5);
+                let record = [("write", 1), ("keeps", 1), ("record_exists", 1), ("record_state", state)];
+                let other = [("record_attributes_pd", 9), ("responder", responder)];
+                bench.update(5, &[&record[..], &other].concat());
+                assert_eq!(bench.attributes.last(), Some(&(5, 77)));
+                assert_eq!(bench.query(5), (1, state as u64, 77));
+                bench.update(5, &[("keeps", 0), ("record_attributes_pd", 9)]);
+                assert_eq!(bench.query(5), (1, state as u64, 77), "nothing is written");
+                bench.update(5, &[]);
+            }
+            // Made anew.
+            bench.set(5, QpState::Reset, 80);
+            assert_eq!(bench.attributes.last(), Some(&(5, 80)));
+            assert_eq!(bench.query(6), (1, code(QpState::Init), 78));
+            bench.update(6, &[]);
         }
     }
 

@@ -395,6 +395,10 @@ pub fn command(
 
     let qp_reg = m.reg_of("qp", &QpRecord::of(cfg));
     let qp = QpRecord { attributes: attributes_of(cfg, &qp_reg.attributes), ..qp_reg.clone() };
+    // The context keeps these itself.
+    let kept = &qp_reg.attributes;
+    m.discard(&vec![kept.sq_base, kept.sq_log2, kept.sq_stride, kept.sq_sig_all]);
+    m.discard(&vec![kept.rq_base, kept.rq_log2, kept.rq_stride, kept.doorbell_page]);
     let draining = m.reg("draining", 1).no_reset();
     let counts_up = any_op(&[Op::CreateQp, Op::RegMr, Op::AllocMw, Op::CreateSrq, Op::CreateAh]);
     let adds = counts_up | op(Op::CreateCq);
@@ -783,15 +787,33 @@ pub fn command(
     let creates = op(Op::CreateQp) & !clearing;
     let modifies = op(Op::ModifyQp) & !clearing;
     let reset_state = lit(3, QpState::Reset.code());
+    // What CREATE_QP alone says is the command's: the context keeps the old one where that is MODIFY_QP. Other commands have zeros there.
     let successor = QpRecord {
         exists: creates | modifies,
         state: modifies.then(to, reset_state),
-        attributes: m.mux(modifies, &changed, &m.mux(creates, &created, &gone)),
+        attributes: QpAttributes {
+            service: created.service,
+            pd: created.pd,
+            send_cq: created.send_cq,
+            recv_cq: created.recv_cq,
+            sq_base: created.sq_base,
+            sq_log2: created.sq_log2,
+            sq_stride: created.sq_stride,
+            sq_sig_all: created.sq_sig_all,
+            rq_base: created.rq_base,
+            rq_log2: created.rq_log2,
+            rq_stride: created.rq_stride,
+            doorbell_page: created.doorbell_page,
+            has_srq: created.has_srq,
+            srqn: created.srqn,
+            ..m.mux(modifies, &changed, &m.mux(creates, &created, &gone))
+        },
     };
     let moves = |from: QpState, into: QpState| modifies & qp.state.eq(from.code()) & to.eq(into.code());
     let update = QpUpdate {
         qp: qp_index,
         write: clearing | (!refused & any_op(&[Op::CreateQp, Op::ModifyQp, Op::DestroyQp])),
+        keeps: modifies,
         record: successor,
         responder: moves(QpState::Init, QpState::Rtr),
         requester: moves(QpState::Rtr, QpState::Rts) | moves(QpState::Sqe, QpState::Rts),

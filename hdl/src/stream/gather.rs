@@ -137,27 +137,31 @@ mod tests {
     use ferrowire_rtl::{build, Sim};
     use rand::Rng;
 
+    /// Rows that are flagged; there may be more.
     const ROWS: u32 = 8;
 
-    fn sim() -> Sim {
+    /// With the line's head from block RAM, and from a register.
+    const SIZES: [u32; 2] = [ROWS, 2 * FEW];
+
+    fn sim(rows: u32) -> Sim {
         let netlist = build("top", |m| {
-            let input = m.stream_in("in", &Flagged::of(ROWS, 3));
-            let forget = m.input_of("forget", &Forget { valid: bits(1), row: bits(3) });
-            m.stream_out("out", gather(m, ROWS, input, forget));
+            let input = m.stream_in("in", &Flagged::of(rows, 3));
+            let forget = m.input_of("forget", &Forget { valid: bits(1), row: bits(clog2(u64::from(rows))) });
+            m.stream_out("out", gather(m, rows, input, forget));
         });
         let mut sim = Sim::new(&netlist.unwrap());
         sim.reset();
-        (0..ROWS).for_each(|_| sim.tick());
+        (0..rows).for_each(|_| sim.tick());
         sim
     }
 
     #[test]
     fn no_flag_is_lost_or_made_up_and_a_forgotten_one_does_not_leave() {
-        for stall in [0.0, 0.5, 0.95] {
-            let mut sim = sim();
+        for (stall, rows) in [0.0, 0.5, 0.95].into_iter().flat_map(|stall| SIZES.map(|rows| (stall, rows))) {
+            let mut sim = sim(rows);
             let mut random = Random::new(31);
-            let mut sources = [Source::new("in", &Flagged::of(ROWS, 3))];
-            let mut sinks = [Sink::new("out", &Flagged::of(ROWS, 3))];
+            let mut sources = [Source::new("in", &Flagged::of(rows, 3))];
+            let mut sinks = [Sink::new("out", &Flagged::of(rows, 3))];
             sinks[0].stall = Some(stall);
             // What was said of each row and has not been offered, what waits at the input, and whether an offer stands.
             let (mut pending, mut coming, mut stands) = ([0u64; ROWS as usize], None, false);
@@ -197,10 +201,14 @@ mod tests {
 
     #[test]
     fn a_row_that_is_forgotten_before_its_turn_does_not_leave() {
-        let mut sim = sim();
+        SIZES.into_iter().for_each(forgotten);
+    }
+
+    fn forgotten(rows: u32) {
+        let mut sim = sim(rows);
         let mut random = Random::new(32);
-        let mut sources = [Source::new("in", &Flagged::of(ROWS, 3))];
-        let mut sinks = [Sink::new("out", &Flagged::of(ROWS, 3))];
+        let mut sources = [Source::new("in", &Flagged::of(rows, 3))];
+        let mut sinks = [Sink::new("out", &Flagged::of(rows, 3))];
         sinks[0].stall = Some(1.0);
         for (row, flags) in [(1, 1), (2, 2), (3, 4), (2, 1)] {
             sources[0].push_values(&[("row", row), ("flags", flags)]);

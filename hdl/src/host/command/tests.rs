@@ -1246,6 +1246,39 @@ fn ah(object: u32) -> CreateAh {
 }
 
 #[test]
+fn a_handle_leaves_the_address_vector_alone_that_a_queue_pair_waits_to_use() {
+    for (beat_bytes, stall) in BENCHES {
+        let mut bench = bench(beat_bytes, stall);
+        bench.pd_and_cqs();
+        bench.ok(&qp(9).to_bytes().unwrap());
+        bench.ok(&qp(2).to_bytes().unwrap());
+        bench.ok(&av(9).to_bytes().unwrap());
+        bench.ok(&SetAv { dst_mac: 0x0200_0000_0003, ..av(2) }.to_bytes().unwrap());
+        // Handles of their numbers, and a command in between that is refused.
+        bench.ok(&ah(9).to_bytes().unwrap());
+        bench.ok(&ah(2).to_bytes().unwrap());
+        bench.refused(&ah(2).to_bytes().unwrap(), Status::BadObject, Attribute::Object);
+        bench.forget();
+        for (number, mac) in [(9, 0x0200_0000_0002), (2, 0x0200_0000_0003)] {
+            for (from, to) in [(QpState::Reset, QpState::Init), (QpState::Init, QpState::Rtr)] {
+                bench.ok(&modify(number, to, required(from, to)).to_bytes().unwrap());
+            }
+            assert_eq!(*bench.vectors.last().unwrap(), (number.into(), mac, 0x99, 0xc000));
+        }
+        // A queue pair that is made anew has none.
+        bench.ok(&simple(Op::DestroyQp, 9));
+        bench.ok(&qp(9).to_bytes().unwrap());
+        let init = required(QpState::Reset, QpState::Init);
+        bench.ok(&modify(9, QpState::Init, init).to_bytes().unwrap());
+        let rtr = required(QpState::Init, QpState::Rtr);
+        let command = modify(9, QpState::Rtr, rtr).to_bytes().unwrap();
+        bench.refused(&command, Status::BadAttribute, Attribute::Av);
+        bench.ok(&av(9).to_bytes().unwrap());
+        bench.ok(&command);
+    }
+}
+
+#[test]
 fn address_handles_come_and_go_and_hold_their_domain() {
     for (beat_bytes, stall) in BENCHES {
         let mut bench = bench(beat_bytes, stall);
