@@ -49,7 +49,7 @@ use crate::responder::{self, responder, RqDoorbell};
 use crate::rx;
 use crate::rx::address::Addresses;
 use crate::rx::peer::{Address, Peers};
-use crate::stream::{arbiter, breath, fifo, fork, half, Beat};
+use crate::stream::{arbiter, breath, fork, half, Beat};
 use crate::tx::arbitrate::{arbitrate, TxSource};
 use crate::tx::build::build;
 use crate::tx::give_way::{give_way, CAME};
@@ -407,14 +407,13 @@ pub fn transport(
     let dispatched = rx::dispatch::dispatch(m, cfg, received);
     m.drive(&pressed, dispatched.pressed);
 
-    // Responder. A frame comes only once its headers have been taken, and `check` takes them only with the frame: the
-    // register stands between.
+    // Responder.
     let input = responder::Input {
         init: control.responder,
         shared: control.shared,
         doorbell: control.receive,
         data: data.receives,
-        requests: fifo(&m.label("requests"), 2, dispatched.requests),
+        requests: dispatched.requests,
         frames: dispatched.frames,
         arrivals: dispatched.arrivals,
         runs: brought,

@@ -37,7 +37,7 @@ use crate::responder::reply::Kind;
 use crate::rx::buffer::Dropped;
 use crate::rx::grh::{is_ipv4, GRH_BYTES};
 use crate::rx::parse::REASON_BITS;
-use crate::stream::{breath, deep_fifo, fifo, forward, half, row_of, spare_fifo};
+use crate::stream::{deep_fifo, fifo, forward, half, row_of, spare_fifo, through_fifo};
 use crate::types::{Completion, QpFault, TableWrite, FAULT_BITS};
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
@@ -148,8 +148,11 @@ pub fn admit(
     let granted = Stream::new(m, "granted", answer.valid, Granted { ok: answer.ok, cause: answer.cause });
     m.assert(!answer.valid | (address.ready & granted.ready), "an answer finds its place");
     let addresses = spare_fifo(&m.label("addresses"), WAITING, cfg.unhurried(), address);
-    let answers = spare_fifo(&m.label("answers"), WAITING, cfg.unhurried(), granted);
-    let answers = breath(&m.label("answer"), cfg.unhurried(), answers);
+    // A packet waits for the answer of its last piece alone: that one is seen as it comes.
+    let answers = match cfg.unhurried() {
+        true => half(&m.label("answer"), deep_fifo(&m.label("answers"), WAITING, granted)),
+        false => through_fifo(&m.label("answers"), WAITING, granted),
+    };
 
     // The answers of a packet's pieces, one a cycle.
     let seen = m.reg("seen", 6).reset(0);

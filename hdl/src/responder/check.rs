@@ -55,13 +55,13 @@ use crate::config::RnicConfig;
 use crate::context::congestion::Marked;
 use crate::context::{errors, resets};
 use crate::path::{mtu_bytes, same_partition, whole_mtus};
-use crate::responder::order::{Class, Facts, Judged, Operands, Order};
+use crate::responder::order::{Class, Facts, Judged, Operands, Order, Run};
 use crate::responder::receive::Touch;
 use crate::responder::reply::{places_shared, Kind, Served};
 use crate::responder::shared::{Seen, Take};
 use crate::rx::grh::GRH_BYTES;
 use crate::rx::parse::{opcode_is, REASON_BITS};
-use crate::stream::{breath, deep_fifo, fifo, row_of, wide_fifo};
+use crate::stream::{breath, deep_fifo, fifo, half, row_of, wide_fifo};
 use crate::types::{is_connectionless, is_raw, Headers, QpAttributes, QpBroadcast, QpInit, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
@@ -199,6 +199,8 @@ fn credit_code(m: &Scope, receives: Sig) -> Sig {
 pub struct Checked {
     /// What each packet is, in order.
     pub orders: Stream<Order>,
+    /// Likewise of those that come when none is on its way, and need no walk.
+    pub direct: Stream<Run>,
     /// Of each READ and atomic among them, whatever comes of it.
     pub operands: Stream<Operands>,
     /// Messages that have come, with the receive that each takes.
@@ -235,7 +237,8 @@ fn waiting(cfg: &RnicConfig) -> u32 {
 
 /// The responder's checks. `posted`: index behind the newest receive WQE of each QP; `seen`: the shared queue that `take` names;
 /// `served`: a READ or atomic is done with; `unused`: one was not executed; `judged`: what became of the packet that is waited for;
-/// `mends`: QPs of which a receive was not used after all; `settled`: another was; `query`: of which QP `expected_psn` tells.
+/// `mends`: QPs of which a receive was not used after all; `settled`: another was; `query`: of which QP `expected_psn` tells;
+/// `passed`: an order has left for `cut`, or ended before.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn check(
@@ -252,12 +255,12 @@ pub fn check(
     mends: Stream<Sig>,
     settled: Sig,
     query: Sig,
+    passed: Sig,
 ) -> Checked {
     let qp_bits = cfg.qp_bits();
     let state = m.fsm("state", State::Idle);
     let idle = state.is(State::Idle);
     let (resets, errors) = (resets(m, cfg, &broadcast), errors(m, cfg, &broadcast));
-    m.discard(&requests.payload);
     // The packet of UC or UD that is waited for, and whether it has used up a receive.
     let doubt = m.reg("doubt", 1).reset(0);
     let (doubt_qp, doubt_used) = (m.reg("doubt_qp", qp_bits).no_reset(), m.reg("doubt_used", 1).no_reset());
@@ -283,27 +286,35 @@ pub fn check(
     let open = m.reg("open", open_bits).reset(0);
     let stalled = m.reg("stalled", 1).reset(0);
     m.when(open.eq(0), |m| m.set(&stalled, 0));
-    let is_request = free & requests.valid & !init.valid & !waits_for_doubt & !stalled;
+    // It stays here, and comes before the next one: as it was let in, nothing is in doubt.
+    let again = m.reg("again", 1).reset(0);
+    let may_come = free & !init.valid & !stalled;
+    let takes_one = may_come & !again & !waits_for_doubt;
+    requests.accept(takes_one);
+    let comes = takes_one & requests.valid;
+    let is_request = comes | (may_come & again);
+    m.when(is_request, |m| m.set(&again, 0));
     m.when(is_repair, |m| m.set(&repairs, 0));
     resets.accept(is_reset);
     errors.accept(is_error);
     init.accept(is_init);
     let begins = is_repair | is_mend | is_reset | is_error | is_init | is_request;
-    let mut chosen = requests.dest_qpn.trunc(qp_bits);
+    // The request stays here for the cycles that follow, with what can be said of it before its row is known.
+    let request = m.reg_of("request", &requests.payload);
+    m.discard(&request);
+    let mut chosen = m.mux(again, &request.dest_qpn.trunc(qp_bits), &requests.dest_qpn.trunc(qp_bits));
     chosen = m.mux(is_init, &init.qp, &chosen);
     chosen = m.mux(is_reset, &resets.payload, &chosen);
     chosen = m.mux(is_error, &errors.payload, &chosen);
     chosen = m.mux(is_mend, &mends.payload, &chosen);
     let begin_qp = m.mux(is_repair, &doubt_qp, &chosen).named("begin_qp");
 
-    // The request stays here for the cycles that follow, with what can be said of it before its row is known.
-    let request = m.reg_of("request", &requests.payload);
-    m.discard(&request);
-    let fact = |m: &Scope, name: &str, value: Sig| {
+    let fact_when = |m: &Scope, when: Sig, name: &str, value: Sig| {
         let reg = m.reg(name, value.width()).no_reset();
-        m.when(begins, |m| m.set(&reg, value));
+        m.when(when, |m| m.set(&reg, value));
         reg
     };
+    let fact = |m: &Scope, name: &str, value: Sig| fact_when(m, begins, name, value);
     let by_reset = fact(m, "by_reset", is_reset);
     let by_init = fact(m, "by_init", is_init);
     let by_error = fact(m, "by_error", is_error);
@@ -316,6 +327,9 @@ pub fn check(
             .into_iter()
             .fold(lit(4, Class::Dropped.code()), |other, (is, class)| is.then(class.code(), other));
     let other_class = fact(m, "other_class", other_class);
+    let init_psn = fact(m, "init_psn", init.psn);
+    let qp = fact(m, "qp", begin_qp);
+    let fact = |m: &Scope, name: &str, value: Sig| fact_when(m, comes, name, value);
     let is = |of: fn(Opcode) -> bool| opcode_is(requests.opcode, |o| cfg.speaks(o) && of(o));
     let is_raw = is_raw(requests.opcode);
     let first_or_only = is(|o| o.position().begins()) | is_raw;
@@ -330,7 +344,6 @@ pub fn check(
     let read = is(|o| o.operation() == Operation::ReadRequest);
     let atomic = is(|o| matches!(o.operation(), Operation::CompareSwap | Operation::FetchAdd));
     let compare = is(|o| o.operation() == Operation::CompareSwap);
-    let qp = fact(m, "qp", begin_qp);
     let exists = fact(m, "exists", exists);
     let service = fact(m, "service", service);
     let (quiet, raw) = (service.any(), service.all());
@@ -353,13 +366,12 @@ pub fn check(
     let takes = fact(m, "takes", (send & first_or_only) | (write & immediate));
     let has_bytes = fact(m, "has_bytes", requests.payload_bytes.ne(0));
     let whole_words = fact(m, "whole_words", requests.pad.eq(0));
-    m.when(begins, |m| {
+    m.when(comes, |m| {
         m.set_all(&request, &requests.payload);
         // The PSN of a datagram means nothing: its place is the source's.
-        m.when(is_init, |m| m.set(&request.psn, init.psn))
-            .otherwise_when(of_datagrams, |m| m.set(&request.psn, requests.va.trunc(24)));
-        m.set(&state, if cfg.unhurried() { State::Look } else { State::Row });
+        m.when(of_datagrams, |m| m.set(&request.psn, requests.va.trunc(24)));
     });
+    m.when(begins, |m| m.set(&state, if cfg.unhurried() { State::Look } else { State::Row }));
     m.when(state.is(State::Look), |m| m.set(&state, State::Row));
 
     // The row, and read copies of the attributes.
@@ -609,12 +621,28 @@ pub fn check(
     let touch_room = m.wire("touch_room", 1);
     let touches_one = executes & is_send & starts & has_bytes;
     let touch = Touch { queue, index, stride };
-    let telling = Stream::new(m, "telling", at_tell & !waits & !nothing & !later & touch_room, order);
-    let done = telling.fire() | (at_tell & nothing);
-    requests.accept(done & packet);
+    // What needs no walk goes past the queue where that is empty, and all between there and `merge`.
+    let way_bits = open_bits + 1;
+    let on_way = m.reg("on_way", way_bits).reset(0);
+    let none_on_way = m.reg("none_on_way", 1).reset(1);
+    // Known before the order is told, which may take some cycles.
+    let straight = executes & !is_send & !quiet & keep(m, "way_is_free", none_on_way);
+    let tells = at_tell & !waits & !nothing & !later & touch_room;
+    let run = Run::straight(m, &order, order.facts.clone(), lit(1, 1), lit(1, 0));
+    let direct = Stream::new(m, "straight", tells & straight, run);
+    let telling = Stream::new(m, "telling", tells & !straight, order);
+    let told = telling.fire() | direct.fire();
+    let direct = half(&m.label("direct"), direct);
+    let done = told | (at_tell & nothing);
+    let still = on_way + told.zext(way_bits) - passed.zext(way_bits);
+    m.assert(!passed | on_way.ne(0), "what passes was on its way");
+    m.set(&on_way, still);
+    // One that leaves now may still be seen for a cycle.
+    m.set(&none_on_way, on_way.eq(0) & !told);
     m.when(later, |m| {
         m.set(&state, State::Idle);
         m.set(&stalled, 1);
+        m.set(&again, 1);
     });
     // What is done counts a cycle later: the next packet is decided two cycles after that.
     let later_on = |name: &str, now: Sig| {
@@ -626,7 +654,7 @@ pub fn check(
     let mended = later_on("mended", done & by_mend);
     let closes = settled.zext(open_bits) + mended.zext(open_bits);
     m.set(&open, open + opens.zext(open_bits) - closes);
-    let touch = Stream::new(m, "touch", telling.fire() & touches_one, touch);
+    let touch = Stream::new(m, "touch", told & touches_one, touch);
     m.drive(&touch_room, touch.ready);
     let touches = fifo(&m.label("touches"), 16, touch);
     let orders = wide_fifo(&m.label("orders"), packets_ahead(cfg), cfg.unhurried().then_some(4), telling);
@@ -673,7 +701,7 @@ pub fn check(
     m.when(packet, |m| m.set(&next.heard, 1));
     m.when(by_init, |m| {
         m.set_all(&next, &Row::of().zeros());
-        m.set(&next.psn, request.psn);
+        m.set(&next.psn, init_psn);
         // All that the former life had pending is done with.
         m.set(&next.taken, done_with);
     })
@@ -714,5 +742,5 @@ pub fn check(
     let established = deep_fifo(&m.label("established"), cfg.qps, established);
     // The attributes stay for the cycle after the decision, and the queue is next looked at two cycles after it.
     let take = Take { srq: copy.srqn, valid: later_on("takes_now", done & takes_shared) };
-    Checked { orders, operands, touches, take, marked, expected_psn, established }
+    Checked { orders, direct, operands, touches, take, marked, expected_psn, established }
 }

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!  arrivals: answer or request? --+
+//!  runs past the walk ------------+
 //!  runs of walk ------------------+--> runs --> cut
 //!  runs of scatter ---------------+
 //! ```
@@ -15,9 +16,21 @@
 use crate::responder::order::{Class, Run};
 use ferrowire_rtl::{module, Scope, Sig, Stream};
 
-/// Joins both; `arrivals`: for each frame, whether it is an answer.
+/// Joins both; `arrivals`: for each frame, whether it is an answer; `direct`: requests that come when none is in the walk, and before all that
+/// come there since.
 #[module]
-pub fn merge(m: &Scope, arrivals: Stream<Sig>, requests: Stream<Run>, answers: Stream<Run>) -> Stream<Run> {
+pub fn merge(
+    m: &Scope,
+    arrivals: Stream<Sig>,
+    direct: Stream<Run>,
+    walked: Stream<Run>,
+    answers: Stream<Run>,
+) -> Stream<Run> {
+    // What goes past the walk came before whatever is there now.
+    let run = m.mux(direct.valid, &direct.payload, &walked.payload);
+    let requests = Stream::new(m, "requests", direct.valid | walked.valid, run);
+    direct.accept(requests.ready);
+    walked.accept(requests.ready & !direct.valid);
     let class = requests.facts.class;
     let bare = (Class::Start.is(class) | Class::End.is(class) | Class::Last.is(class)).named("bare");
     let is_answer = arrivals.payload;
@@ -56,7 +69,8 @@ mod tests {
         let shape = Run::of(&cfg);
         let netlist = build("bench", |m| {
             let [requests, answers] = ["requests", "answers"].map(|name| m.stream_in(name, &shape));
-            m.stream_out("run", merge(m, m.stream_in("arrivals", &bits(1)), requests, answers));
+            let direct = m.stream_in("direct", &shape);
+            m.stream_out("run", merge(m, m.stream_in("arrivals", &bits(1)), direct, requests, answers));
         });
         let netlist = netlist.unwrap_or_else(|e| panic!("{e}"));
         for seed in 1..=6 {

@@ -159,6 +159,7 @@ pub struct Responder {
 pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Input) -> Responder {
     let (wanted, wants) = m.later("wanted", &Wanted::of(cfg));
     let settled = m.wire("settled", 1);
+    let passed = m.reg("passed", 1).reset(0);
     let (mended, mends) = m.later("mended", &bits(cfg.qp_bits()));
     let (touched, touches) = m.later("touched", &Touch::of(cfg));
     let entry = input.shared.entry.clone();
@@ -187,17 +188,21 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         mended,
         settled,
         input.query,
+        passed,
     );
     m.drive(&take, &checked.take);
     let receives_one = checked.touches.fire();
     touches.connect(breath(&m.label("touches"), cfg.unhurried(), checked.touches));
     let walked = walk(m, cfg, checked.orders, receives.received);
+    let (direct, of_walk) = (checked.direct, half(&m.label("runs"), walked.runs));
     wants.connect(walked.wanted);
     mends.connect(walked.mends);
     m.drive(&settled, walked.settled);
     // Which comes next is known long before it comes.
     let arrivals = half(&m.label("arrivals"), input.arrivals);
-    let runs = merge(m, arrivals, half(&m.label("runs"), walked.runs), input.runs);
+    let ends_one = direct.fire() | (of_walk.fire() & of_walk.last) | walked.ended;
+    let runs = merge(m, arrivals, direct, of_walk, input.runs);
+    m.set(&passed, ends_one);
     let invalidated = m.wire("invalidated", 1);
     let runs = breath(&m.label("merged"), cfg.unhurried(), runs);
     let cut = cut(m, cfg, runs, invalidated);

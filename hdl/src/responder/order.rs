@@ -2,8 +2,9 @@
 //! What passes between the responder's blocks.
 
 use crate::config::RnicConfig;
-use ferrowire_rtl::{bits, Bundle, Sig};
+use ferrowire_rtl::{bits, lit, Bundle, Scope, Sig};
 use ferrowire_spec::queue::cqe::CqeOpcode;
+use ferrowire_spec::queue::Access;
 
 /// What `check` found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,6 +250,27 @@ impl Run {
             bytes: bits(13),
             last: bits(1),
             walk: bits(2),
+        }
+    }
+}
+
+impl Run {
+    /// Of an order that needs no walk: a WRITE, or the right of a READ or an atomic.
+    pub fn straight(m: &Scope, order: &Order, facts: Facts, executes: Sig, probes_again: Sig) -> Self {
+        let replies = facts.kind.ne(0);
+        let probes = replies & (executes | probes_again) & order.total.ne(0);
+        let [write, read, atomic] = [Access::RemoteWrite, Access::RemoteRead, Access::RemoteAtomic]
+            .map(|a| lit(8, u32::from(a.code())));
+        Run {
+            va: order.va,
+            key: order.rkey,
+            pd: order.pd,
+            access: m.select(facts.kind, &[write, read, atomic, write]),
+            left: order.total,
+            bytes: m.mux(replies, &probes.zext(13), &executes.then(facts.bytes, lit(13, 0))),
+            last: lit(1, 1),
+            walk: lit(2, Walk::Whole.code()),
+            facts,
         }
     }
 }

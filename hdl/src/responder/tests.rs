@@ -869,10 +869,15 @@ impl Bench {
         cycles.chunks(beats).map(|frame| frame[beats - 1]).collect()
     }
 
-    /// Until `check` has taken all that was sent.
+    /// Until `check` has taken all that was sent, and told what it is.
     fn taken(&mut self) {
         let mut waited = 0;
-        while self.sources[REQUEST].left() > 0 {
+        let busy = |sim: &mut Sim| {
+            ["state", "again"]
+                .iter()
+                .any(|name| sim.peek(&format!("top.check.{name}")).expect("a register").to_u64() != 0)
+        };
+        while self.sources[REQUEST].left() > 0 || busy(&mut self.sim) {
             self.step();
             waited += 1;
             assert!(waited < 100_000, "seed {}: requests are not taken", self.random.seed);
@@ -968,6 +973,35 @@ fn random_requests_are_answered_and_written_as_the_specification_says() {
         all.iter_mut().zip(bench.counts).for_each(|(all, n)| *all += n);
     }
     assert!(all.iter().all(|n| *n > 0), "every way is taken: {COUNTERS:?} {all:?}");
+}
+
+#[test]
+fn a_write_that_comes_alone_goes_past_the_queue_and_not_past_what_came_before() {
+    let mut bench = bench(64, 21, 0.0);
+    plain(&mut bench, 1);
+    bench.drain();
+    // Alone, some together, and behind a SEND without payload, which is not looked up.
+    for (writes, behind_a_send) in [(1, false), (4, false), (1, false), (1, true), (3, true)] {
+        let (requests, lookups) = (bench.sources[REQUEST].cycles.len(), bench.sinks[LOOKUP].items.len());
+        if behind_a_send {
+            let write = only(&mut bench, 1, 0, 0);
+            bench.send(&Packet { opcode: 0x04, ..write });
+        }
+        let mut due = Vec::new();
+        for at in (0..writes).map(|i| 0x80 * (writes - i)) {
+            let write = only(&mut bench, 1, at, 64);
+            due.push(write.va);
+            bench.send(&write);
+        }
+        bench.drain();
+        let asked = &bench.sinks[LOOKUP];
+        let seen: Vec<u64> = asked.items[lookups..].iter().map(|item| item["va"].to_u64()).collect();
+        assert_eq!(seen, due);
+        if writes == 1 && !behind_a_send {
+            assert_eq!(asked.cycles[lookups] - bench.sources[REQUEST].cycles[requests], 4);
+        }
+    }
+    bench.compare();
 }
 
 /// Attributes for tests that choose their packets, and some receives.

@@ -54,6 +54,8 @@ pub struct Walked {
     pub mends: Stream<Sig>,
     /// A SEND of UC or UD from a QP's own queue has none to mend.
     pub settled: Sig,
+    /// An order has ended without a run.
+    pub ended: Sig,
 }
 
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
@@ -263,24 +265,20 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
         came & !scatters & ((idle & !lagging & !Class::Mend.is(facts.class)) | state.is(State::Straight));
     let local = lit(8, Access::LocalWrite as u32);
     // Of a READ or an atomic only the right is asked for: a piece that nobody writes.
-    let replies = facts.kind.ne(0);
-    let is_read = facts.kind.eq(Kind::Read.code());
-    let probes = replies & (executes | (is_read & Class::Duplicate.is(facts.class))) & orders.total.ne(0);
-    let straight_bytes = m.mux(replies, &probes.zext(13), &executes.then(facts.bytes, lit(13, 0)));
-    let [write, read, atomic] =
-        [Access::RemoteWrite, Access::RemoteRead, Access::RemoteAtomic].map(|a| lit(8, u32::from(a.code())));
-    let remote = m.select(facts.kind, &[write, read, atomic, write]);
-    let run = Run {
+    let probes_again = facts.kind.eq(Kind::Read.code()) & Class::Duplicate.is(facts.class);
+    let by_walk = Run {
         facts: Facts { index, ..facts.clone() },
-        va: m.mux(plain, &orders.va, &element.addr),
-        key: m.mux(plain, &orders.rkey, &element.key),
+        va: element.addr,
+        key: element.key,
         pd: orders.pd,
-        access: m.mux(plain, &remote, &local),
-        left: m.mux(plain, &orders.total, &element.len),
-        bytes: m.mux(plain, &straight_bytes, &m.mux(bad | too_long, &lit(13, 0), &all)),
-        last: plain | ends,
-        walk: m.mux(plain, &lit(2, Walk::Whole.code()), &walk),
+        access: local,
+        left: element.len,
+        bytes: m.mux(bad | too_long, &lit(13, 0), &all),
+        last: ends,
+        walk,
     };
+    let by_itself = Run::straight(m, &orders, by_walk.facts.clone(), executes, probes_again);
+    let run = m.mux(plain, &by_itself, &by_walk);
     let passes = at_judge & empty & !ends;
     let run = Stream::new(m, "run", straight | (at_judge & !passes), run);
     let judged = at_judge & (run.ready | (empty & !ends));
@@ -326,5 +324,5 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     m.set(&any_lag, unused | (any_lag & !(at_mend & all_lags.eq(1))));
     m.assert(!at_mend | known_lag.ne(0), "what is mended was ahead");
     let judged = Judged { valid: fires & facts.judged & facts.send, refused };
-    Walked { wanted, runs: run, judged: m.delay("judged", &judged), mends, settled }
+    Walked { wanted, runs: run, judged: m.delay("judged", &judged), mends, settled, ended: at_mend }
 }

@@ -65,6 +65,22 @@ pub fn fifo<T: Bundle + Interface>(m: &Scope, #[param] depth: u32, input: Stream
     out
 }
 
+/// A FIFO in LUT RAM that a beat passes in the cycle in which it comes, where none is before it: for beats of few bits, for each has its way
+/// around the store. There is a path from the input to the output, and none from the output's `ready` to the input's.
+#[module]
+pub fn through_fifo<T: Bundle + Interface>(m: &Scope, #[param] depth: u32, input: Stream<T>) -> Stream<T> {
+    let at = pointers(m, depth);
+    let store = m.mem("store", depth, &input.payload).style(Style::Distributed).build();
+    // What passes is written once more, and not counted.
+    store.write(input.fire(), at.tail, &input.payload);
+    input.accept(!at.full);
+    let payload = m.mux(at.any, &store.read_now(at.head), &input.payload);
+    let out = Stream::new(m, "out", at.any | input.valid, payload);
+    let passes = !at.any & out.ready;
+    at.move_on(m, input.fire() & !passes, out.ready & at.any);
+    out
+}
+
 /// A few places for wide beats: LUT RAM, which costs a LUT and a half a bit however few, or where there is `time` so many registers in a row.
 /// Beats leave them in the order and as late as there are registers, one in two cycles.
 pub fn few<T: Bundle + Interface>(m: &Scope, depth: u32, time: Option<u32>, input: Stream<T>) -> Stream<T> {
@@ -284,10 +300,13 @@ mod tests {
     #[test]
     fn a_fifo_holds_as_many_as_it_is_deep_wherever_it_begins() {
         let shape = bits(9);
-        for (depth, deep) in [2, 4, 16, 32].into_iter().flat_map(|depth| [(depth, false), (depth, true)]) {
+        let kinds: [fn(&Scope, u32, Stream<Sig>) -> Stream<Sig>; 3] = [fifo, deep_fifo, through_fifo];
+        for (depth, kind) in
+            [2, 4, 16, 32].into_iter().flat_map(|depth| (0..3).map(move |kind| (depth, kind)))
+        {
+            let deep = kind == 1;
             let netlist = build("top", |m| {
-                let input = m.stream_in("in", &shape);
-                m.stream_out("out", if deep { deep_fifo(m, depth, input) } else { fifo(m, depth, input) });
+                m.stream_out("out", kinds[kind](m, depth, m.stream_in("in", &shape)));
             });
             let mut sim = Sim::new(&netlist.unwrap());
             sim.reset();
@@ -312,6 +331,25 @@ mod tests {
                 assert_eq!(bench.sink[0].items.len(), bench.source[0].cycles.len(), "{depth} places");
             }
             assert!(bench.sent.starts_with(&bench.sink[0].items));
+        }
+    }
+
+    #[test]
+    fn a_beat_passes_an_empty_fifo_at_once_and_none_goes_past_another() {
+        let shape = bits(9);
+        let netlist = build("top", |m| m.stream_out("out", through_fifo(m, 4, m.stream_in("in", &shape))));
+        let netlist = netlist.unwrap();
+        for (into, out_of) in [(0.0, 0.0), (0.5, 0.0), (0.5, 0.5), (0.0, 0.9)] {
+            let mut sim = Sim::new(&netlist);
+            sim.reset();
+            let (mut source, mut sink) = ([Source::new("in", &shape)], [Sink::new("out", &shape)]);
+            (source[0].stall, sink[0].stall) = (Some(into), Some(out_of));
+            let mut bench = Bench { sim, source, sink, random: Random::new(5), sent: Vec::new() };
+            bench.send(9, 300);
+            bench.run(0.0);
+            if out_of == 0.0 {
+                assert_eq!(bench.source[0].cycles, bench.sink[0].cycles);
+            }
         }
     }
 

@@ -11,7 +11,9 @@ mod skid;
 
 pub use arbiter::{arbiter, arbiter_from, arbiter_held, fork, Chosen};
 pub use ferrowire_parts::Beat;
-pub use fifo::{deep_fifo, few, fifo, folded_fifo, keyed, prompt_fifo, spare_fifo, wide_fifo, Keyed};
+pub use fifo::{
+    deep_fifo, few, fifo, folded_fifo, keyed, prompt_fifo, spare_fifo, through_fifo, wide_fifo, Keyed,
+};
 pub use gather::{gather, Flagged, Forget};
 pub(crate) use proof::proofs;
 pub(crate) use realign::{byte_mask, lanes_from, rotate};
