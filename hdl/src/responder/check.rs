@@ -18,6 +18,9 @@
 //! beats are narrow, as many as the shortest frame has beats, and the next one, of the same QP or of another, begins only then: there is
 //! nothing to forward. Four of the 8 are those in which its order is written.
 //!
+//! A request is taken from its stream in its first cycle, and stays here. An order of RC that needs no walk passes the queue before `walk` and the
+//! walk itself if nothing is between here and `merge` (`direct`): it arrives 3 cycles earlier.
+//!
 //! The cursor of the receive queue is in the row: the index of the WQE that the next SEND takes, or the one under way has. How
 //! many there are is known from `posted`, a read copy of what `receive` owns. Of a QP with a shared receive queue the row has only
 //! the index that the message under way has taken; the cursor is with `shared`, which is asked in the cycle of the row.

@@ -693,7 +693,8 @@ pub fn receive(
     let reach = distance + (SPREAD - 1);
     let wish = index + 1 + fewer(reach).zext(16);
     let wished = m.delay("wished", &wish);
-    let farther = m.delay("farther", &(kind_need & (row.limit - wish).bit(15)));
+    let short_of = (row.limit - behind) - fewer(reach).zext(16);
+    let farther = m.delay("farther", &(kind_need & short_of.bit(15)));
     let batch = m.delay("batch", &fewer(lit(7, cfg.fetch_batch)));
     let bounds = m.delay("bounds", &queue.bounds());
     let ring = m.delay("ring", &queue);

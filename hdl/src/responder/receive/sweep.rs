@@ -129,7 +129,12 @@ pub(super) fn sweep(m: &Scope, cfg: &RnicConfig, input: Input) -> Sweep {
     m.when(visits | !looks, |m| m.set(&postponed, 0))
         .otherwise_when(!postponed.all(), |m| m.set(&postponed, postponed + 1));
     let refilled = m.reg("refilled", 1).no_reset();
-    m.set(&refilled, (refilled & !visits) | (fills & fill_slot.eq(slot)));
+    // Which slot is filled is known late: it counts a cycle later, in which no slot is cleared.
+    let filled = m.reg("filled", 1).reset(0);
+    m.set(&filled, fills);
+    let filled_slot = m.delay("filled_slot", &fill_slot);
+    let may_clear = !fills & !filled;
+    m.set(&refilled, (refilled & !visits) | (filled & filled_slot.eq(slot)));
     let holder = m.reg_of("holder", &Holder::of(cfg));
     m.when(visits, |m| m.set(&step, Step::Found));
     m.when(step.is(Step::Found), |m| {
@@ -141,8 +146,8 @@ pub(super) fn sweep(m: &Scope, cfg: &RnicConfig, input: Input) -> Sweep {
     m.when(asks, |m| m.set(&step, Step::Judge));
     let judges = step.is(Step::Judge);
     let outdated = holder.valid & holder.life.ne(now);
-    let clears = step.is(Step::Clear) & !fills & !refilled;
-    let passes = (judges & !outdated) | (step.is(Step::Clear) & (!fills | refilled));
+    let clears = step.is(Step::Clear) & may_clear & !refilled;
+    let passes = (judges & !outdated) | (step.is(Step::Clear) & (may_clear | refilled));
     m.when(judges & outdated, |m| m.set(&step, Step::Clear));
     m.when(passes, |m| m.set(&step, Step::Visit));
     m.when(passes | clearing, |m| m.set(&slot, slot + 1));
