@@ -30,7 +30,7 @@
 
 use super::Payload;
 use crate::config::RnicConfig;
-use crate::stream::{byte_mask, catch, lanes_from, rotate, skid};
+use crate::stream::{byte_mask, catch, lanes_from, rotate};
 use ferrowire_rtl::{bits, cat, lit, module, Bits, Bundle, Scope, Sig, Stream, Style};
 
 /// Where a packet's payload goes.
@@ -95,6 +95,32 @@ fn plan(run: &Run) -> Plan {
     Plan { rotate, down, first: run.to_lane, end }
 }
 
+/// A register slice of plans, which says as well what it shows in the next cycle.
+struct Plans {
+    valid: Sig,
+    shown: Plan,
+    /// The one that is shown in the next cycle, if there is one.
+    next: Plan,
+}
+
+fn plans(m: &Scope, input: Stream<Plan>, taken: Sig) -> Plans {
+    let valid = m.reg("plan_valid", 1).reset(0);
+    let shown = m.reg_of("plan", &input.payload);
+    let spare_valid = m.reg("spare_valid", 1).reset(0);
+    let spare = m.reg_of("spare", &input.payload);
+    input.accept(!spare_valid);
+    let moves = taken | !valid;
+    let next = m.mux(moves, &m.mux(spare_valid, &spare, &input.payload), &shown);
+    m.when(moves, |m| {
+        m.set(&valid, spare_valid | input.valid);
+        m.set(&spare_valid, 0);
+    })
+    .otherwise_when(input.fire(), |m| m.set(&spare_valid, 1));
+    m.set_all(&shown, &next);
+    m.when(!spare_valid, |m| m.set_all(&spare, &input.payload));
+    Plans { valid, shown, next }
+}
+
 /// What is known of a beat before its packet's plan.
 #[derive(Clone, Bundle)]
 struct Here {
@@ -115,7 +141,8 @@ struct Here {
 pub fn join(m: &Scope, cfg: &RnicConfig, runs: Stream<Run>, beats: Stream<Payload>) -> Stream<Joined> {
     let lane = cfg.lane_bits();
     let nothing = runs.length.eq(0);
-    let plans = skid(m, runs.discard_if(m, nothing).map(plan));
+    let plan_taken = m.wire("plan_taken", 1);
+    let plans = plans(m, runs.discard_if(m, nothing).map(plan), plan_taken);
 
     // A beat waits until its packet's plan is there.
     let begins = m.reg("begins", 1).reset(1);
@@ -158,31 +185,29 @@ pub fn join(m: &Scope, cfg: &RnicConfig, runs: Stream<Run>, beats: Stream<Payloa
         store.read_now(head)
     };
 
-    // Where it goes. Behind the packet's first piece that was worked out when the beat came.
+    // Where it goes: worked out as it comes, for thousands of multiplexers ask.
     let (turn, turned_down, at) =
         (m.reg("turn", lane).no_reset(), m.reg("turned_down", 1).no_reset(), m.reg("at", lane).no_reset());
-    let by = here.begins.then(plans.rotate, turn);
-    let first_lane = here.begins.then(plans.first, at);
-    let down = here.opens & here.begins.then(plans.down, turned_down);
-    // Of a packet's first piece and of others, for which it is is known as late as where it ends.
-    let [first, other] = [(plans.rotate, plans.down), (turn, turned_down)].map(|(by, down)| {
-        let end = by.zext(lane + 1) + here.end;
-        (end, !(here.opens & down) & (!here.ends_piece | end.bit(lane)))
-    });
-    let end = here.begins.then(first.0, other.0);
-    let fills = here.begins.then(first.1, other.1).named("fills");
-    let behind = here.ends_piece.then(end.trunc(lane), by);
+    let end = turn.zext(lane + 1) + here.end;
+    let down = here.opens & turned_down;
+    let fills = (!down & (!here.ends_piece | end.bit(lane))).named("fills");
+    let behind = here.ends_piece.then(end.trunc(lane), turn);
     let emits = here.last | fills;
     // The packet's last byte comes to lie before the beat's first: in the next beat.
-    let spills = here.last & plans.end.lt(first_lane);
+    let spills = here.last & plans.shown.end.lt(at);
 
-    // The beat that comes next begins there.
+    // The beat that comes next begins there. A packet's first beat is where its plan says, which may come after it.
     let next = here_valid.then(behind, at);
     let (next_turn, next_down) = shift(comes.from, next);
     m.when(moves, |m| {
         m.set(&at, next);
-        m.set(&turn, comes.opens.then(next_turn, here_valid.then(by, turn)));
+        m.when(comes.opens, |m| m.set(&turn, next_turn));
         m.set(&turned_down, next_down);
+    });
+    m.when(m.mux(moves, &comes.begins, &here.begins), |m| {
+        m.set(&at, plans.next.first);
+        m.set(&turn, plans.next.rotate);
+        m.set(&turned_down, plans.next.down);
     });
 
     // Merge with what is held.
@@ -198,16 +223,16 @@ pub fn join(m: &Scope, cfg: &RnicConfig, runs: Stream<Run>, beats: Stream<Payloa
     let only_held = down & !here.last;
     let taken = ready & ((shown_free & !flushing) | (only_held & (shown_free | !flushing)));
     m.drive(&moves, !here_valid | taken);
-    plans.accept(taken & here.last);
+    m.drive(&plan_taken, taken & here.last);
 
     let all = lit(cfg.beat_bytes, &Bits::ones(cfg.beat_bytes));
     // No beat of this packet has left.
     let fresh = m.reg("fresh", 1).reset(1);
-    let to_end = !(lanes_from(plans.end) << 1);
-    let strobe = fresh.then(lanes_from(plans.first), all) & (here.last & !spills).then(to_end, all);
+    let to_end = !(lanes_from(plans.shown.end) << 1);
+    let strobe = fresh.then(lanes_from(plans.shown.first), all) & (here.last & !spills).then(to_end, all);
     let strobe = flushing.then(flush_strobe, strobe);
-    let rotated = rotate(here_data, by);
-    let new = lanes_from(first_lane);
+    let rotated = rotate(here_data, turn);
+    let new = lanes_from(at);
     // A register a byte, for each byte keeps what it has or takes what comes.
     let held: Vec<Sig> =
         (0..cfg.beat_bytes).map(|lane| m.reg(&format!("held{lane}"), 8).no_reset()).collect();

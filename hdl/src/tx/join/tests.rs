@@ -2,7 +2,7 @@
 //! Packets of random pieces against their bytes one behind the other.
 
 use super::*;
-use crate::testing::{drain, item, Random, Sink, Source};
+use crate::testing::{drain, item, step, Random, Sink, Source};
 use ferrowire_rtl::{build, Sim};
 use rand::Rng;
 
@@ -193,4 +193,26 @@ fn pieces_of_some_bytes_are_joined_at_one_a_cycle() {
     let cycles = &bench.sources[BEAT].cycles;
     let count = cycles.len() as u64;
     assert!(cycles[cycles.len() - 1] - cycles[0] <= count, "{count} beats");
+}
+
+/// The first beat of a packet turns as its plan says, whichever of the two comes first, and behind whatever packet.
+#[test]
+fn a_plan_comes_any_number_of_cycles_before_or_after_its_beat() {
+    for (late, cycles) in [RUN, BEAT].into_iter().flat_map(|late| (0..7).map(move |cycles| (late, cycles))) {
+        for beat_bytes in [8, 64] {
+            let mut bench = Bench::new(8, beat_bytes);
+            let top = beat_bytes as usize - 1;
+            for (to, from, bytes) in [(0, 0, 3), (top, 2, 1), (1, top, 4), (5, 5, 3), (top, 0, 9), (2, 6, 2)]
+            {
+                bench.sources[late].stall = Some(1.0);
+                bench.push(to, &[(from, bytes)]);
+                bench.push(from, &[(to, 1), (from, bytes)]);
+                for _ in 0..cycles {
+                    step(&mut bench.sim, &mut bench.sources, &mut bench.sinks, &mut bench.random, 0.0);
+                }
+                bench.sources[late].stall = None;
+            }
+            bench.run(0.0);
+        }
+    }
 }
