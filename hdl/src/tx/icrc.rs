@@ -38,7 +38,7 @@ use crate::config::RnicConfig;
 use crate::context::timer::Departed;
 use crate::icrc::{icrc_core, mask, unpad, unpad_stages, PacketEnd, CORE_LATENCY, MASK_LATENCY_FRAME};
 use crate::loopback::{self, room::Returned};
-use crate::stream::{breath, deep_fifo, fifo, forward, Beat};
+use crate::stream::{breath, catch, deep_fifo, fifo, Beat};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::icrc::BYTES;
 
@@ -180,10 +180,21 @@ fn fill(m: &Scope, cfg: &RnicConfig, end: End, icrc: Sig, goes: Sig, word: Sig) 
         .enumerate()
         .map(|(lane, byte)| lanes.bit(lane as u32).then(patches[lane % BYTES], byte))
         .collect();
-    let filled = Stream::new(m, "filled", held, Beat { data: cat(&bytes), last, empty });
-    m.when(filled.fire() & !take, |m| m.set(&held, 0));
-    m.drive(&take, goes & (!held | filled.ready));
-    Filled { beats: forward(m, filled), take, left: take & is_last, sealed: is_last | is_before }
+    // The output. Whether it moves is asked twice: hundreds of enables are slow, and the choice of the next frame waits for it.
+    let beat = Beat { data: cat(&bytes), last, empty };
+    let shown = m.reg_of("shown", &beat);
+    let (shown_valid, wide_valid) = (m.reg("shown_valid", 1).reset(0), m.reg("wide_valid", 1).reset(0));
+    let out = Stream::new(m, "out", shown_valid, shown.clone());
+    let moves = (!shown_valid | out.ready).named("moves");
+    let wide_moves = (!wide_valid | out.ready).named("wide_moves");
+    m.when(moves, |m| m.set(&shown_valid, held));
+    m.when(wide_moves, |m| {
+        m.set(&wide_valid, held);
+        m.set_all(&shown, &beat);
+    });
+    m.when(moves & !take, |m| m.set(&held, 0));
+    m.drive(&take, goes & (!held | moves));
+    Filled { beats: out, take, left: take & is_last, sealed: is_last | is_before }
 }
 
 /// A frame that returns inside the card, and what becomes of it.
@@ -206,6 +217,21 @@ struct LoopRing {
     left: Returned,
 }
 
+/// A FIFO in block RAM whose output is taken late in a cycle: the way of its `ready` ends at one flip-flop.
+fn caught_fifo<T: Bundle + Interface>(
+    m: &Scope,
+    cfg: &RnicConfig,
+    depth: u32,
+    input: Stream<T>,
+) -> Stream<T> {
+    let stored = deep_fifo(m, depth, input);
+    if cfg.unhurried() {
+        stored
+    } else {
+        catch(m, stored)
+    }
+}
+
 /// `enters`: a beat for the ring; `ends`: the frame ends with it; `crc`: one of a frame here.
 fn loop_ring(
     m: &Scope,
@@ -226,10 +252,10 @@ fn loop_ring(
     let frames = (depth / loopback::smallest(cfg)).next_power_of_two();
     let end = Stream::new(m, "loop_end", ends, end);
     m.assert(!end.valid | end.ready, "a looped frame's end finds room");
-    let end = deep_fifo(&m.label("loop_ends"), frames, end);
+    let end = caught_fifo(&m.label("loop_ends"), cfg, frames, end);
     let crc = Stream::new(m, "loop_crc", crc.0, crc.1);
     m.assert(!crc.valid | crc.ready, "a looped frame's CRC finds room");
-    let crc = deep_fifo(&m.label("loop_crcs"), frames, crc);
+    let crc = caught_fifo(&m.label("loop_crcs"), cfg, frames, crc);
 
     // The timer takes the wire's first.
     let (known, departs) = m.later("loop_departs", &end.of.departed);
@@ -291,7 +317,6 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig
             m.when(into.eq(i), |m| m.set(&ring.tail, ring.tail + 1));
         }
     });
-    let ends = to_wire & frame.last;
     let end = End { index, empty: frame.empty, poisoned: frame.poisoned, of: frame.of.clone() };
     let raw_beats = frame.of.reserved & (to_wire & first).repeat(frame.of.reserved.width());
     let raw = m.delay("raw_returns", &raw_beats);
@@ -308,12 +333,15 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig
     let more = m.mux(before.eq(due_in), &before, &(before + 1));
     m.when(enters, |m| m.set(&before, more & (!(frame.last | first)).repeat(width)));
     let early = before & (!frame.poisoned).repeat(width);
+    // Nothing is asked twice on the way of a frame's end into its FIFO: what does not loop enters where its ring is open.
+    let ends_in = |ring: usize| frame.valid & frame.last & !looped & into.eq(ring) & rings[ring].open;
+    let ends: Vec<Sig> = (0..RINGS).map(|ring| ends_in(ring).named(&format!("ends_in{ring}"))).collect();
     let due = |ring: u32| {
         // The FIFO of the second ring takes a cycle more.
         let places = due_in + ring;
         (0..places).fold(lit(1, 0), |due, i| {
             let here = if i + 1 == places { early.ge(i) } else { early.eq(i) };
-            m.delay(&format!("due{ring}_{i}"), &(due | (ends & into.eq(ring) & here)))
+            m.delay(&format!("due{ring}_{i}"), &(due | (ends[ring as usize] & here)))
         })
     };
     let due = [due(0), due(1)];
@@ -327,10 +355,11 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig
     let held_back = |end: &End| stands.shr_by(end.of.priority).bit(0);
     let whole: Vec<(Stream<End>, Stream<Sig>, Sig)> = (0..RINGS)
         .map(|i| {
-            let end = Stream::new(m, &format!("end{i}"), ends & into.eq(i), end.clone());
+            let end = Stream::new(m, &format!("end{i}"), ends[i], end.clone());
             m.assert(!end.valid | end.ready, "a frame's end finds room");
-            let ends = &m.label(&format!("ends{i}"));
-            let end = if i == 0 { fifo(ends, FRAMES[i], end) } else { deep_fifo(ends, FRAMES[i], end) };
+            let store = &m.label(&format!("ends{i}"));
+            let end =
+                if i == 0 { fifo(store, FRAMES[i], end) } else { caught_fifo(store, cfg, FRAMES[i], end) };
             let end = breath(&m.label(&format!("next_end{i}")), cfg.unhurried(), end);
             let crc =
                 Stream::new(m, &format!("crc{i}"), crc.valid & !sealed_looped & sealed.eq(i), crc.state);
@@ -381,7 +410,7 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig
 
     for (i, ring) in rings.iter().enumerate() {
         m.when((take | drops) & job.ring.eq(i), |m| m.set(&ring.head, further));
-        let comes = m.delay(&format!("came{i}"), &(ends & into.eq(i)));
+        let comes = m.delay(&format!("came{i}"), &ends[i]);
         let goes = m.delay(&format!("gone{i}"), &(leaves & job.ring.eq(i)));
         m.when(comes & !goes, |m| m.set(&ring.waiting, ring.waiting + 1))
             .otherwise_when(goes & !comes, |m| m.set(&ring.waiting, ring.waiting - 1));
