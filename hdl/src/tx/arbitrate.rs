@@ -14,7 +14,7 @@
 //! source; that is what lets answers of the responder through between the requester's packets. Payloads leave in the
 //! order of their packets, whole, and may be up to [`ORDER`] packets behind.
 //!
-//! Latency: 0 for the packet, 1 from the packet to its payload's first beat. Throughput: a packet and a beat of payload
+//! Latency: 0 for the packet, 2 from the packet to its payload's first beat. Throughput: a packet and a beat of payload
 //! a cycle, no cycle lost at a change of source. A source must offer a packet only when its payload is at hand or sure
 //! to come without the others' packets: they wait behind it.
 //!
@@ -73,8 +73,12 @@ pub fn arbitrate(m: &Scope, cfg: &RnicConfig, source: Vec<TxSource>) -> TxChosen
 
     let none = order.item.payload_bytes.eq(0);
     let order = order.discard_if(m, none).map(|chosen| chosen.source);
-    let turn = fifo(m, ORDER, order);
-    let turn = if cfg.unhurried() { forward(&m.label("turn"), turn) } else { turn };
+    // Which source it is is known late, or read late: there is a register on one side of the FIFO.
+    let register = |turn| forward(&m.label("turn"), turn);
+    let turn = match cfg.unhurried() {
+        true => register(fifo(m, ORDER, order)),
+        false => fifo(m, ORDER, register(order)),
+    };
     let shape = Payload::of(cfg);
     let (mut valids, mut items) = (Vec::<Sig>::new(), Vec::<Payload>::new());
     for payload in &payloads {

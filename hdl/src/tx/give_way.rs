@@ -38,9 +38,11 @@ pub fn give_way(m: &Scope, others: Sig, came: Sig, packets: Stream<TxPacket>) ->
     packets.accept(out.ready & open);
     // An offer stands.
     m.set(&offered, out.valid & !out.ready);
-    let passes = out.fire() & pays;
-    m.set(&ahead, ahead + came.zext(bits) - passes.zext(bits));
-    m.set(&at_hand, !ahead.msb() & ahead.any());
+    // What passes is known late, and counted a cycle later.
+    let passed = m.reg("passed", 1).reset(0);
+    m.set(&passed, out.fire() & pays);
+    m.set(&ahead, ahead + came.zext(bits) - passed.zext(bits));
+    m.set(&at_hand, !ahead.msb() & ahead.any() & !(passed & ahead.eq(1)));
     out
 }
 
