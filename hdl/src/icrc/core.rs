@@ -74,6 +74,17 @@ pub fn icrc_core<T: Bundle + Interface>(m: &Scope, beats: CrcBeat, tag: T) -> Re
     Remainder { valid: done, state, tag: tag3 }
 }
 
+/// Inputs of a LUT of the larger parts.
+const LUT_INPUTS: usize = 6;
+
+/// The parity of single bits, added up in groups of the first size, these in groups of the second: so that each group is a LUT. A tree of
+/// pairs makes larger ones.
+fn parity_in(bits: &[Sig], sizes: &[usize]) -> Sig {
+    let Some((size, further)) = sizes.split_first() else { return cat(bits).parity() };
+    let groups: Vec<Sig> = bits.chunks(*size).map(|group| cat(group).parity()).collect();
+    parity_in(&groups, further)
+}
+
 /// Bits of `empty` that each stage of [`unpad`] deals with. Where frames last seven beats or more, two cycles more are nothing, and a stage that
 /// chooses between two matrices is a sixth of one that chooses among eight.
 fn unpad_split(beat_bytes: u32) -> Vec<u32> {
@@ -110,7 +121,8 @@ pub fn unpad(
         let count = left.trunc(bits);
         let row = |r: usize| {
             let table: Vec<Sig> = choices.iter().map(|rows| lit_bits(&rows[r])).collect();
-            (state & m.select(count, &table)).parity()
+            let gated = (state & m.select(count, &table)).chunks(1);
+            parity_in(&gated, &[LUT_INPUTS - bits as usize, LUT_INPUTS])
         };
         let rows: Vec<Sig> = (0..32).map(row).collect();
         state = delayed(m, &format!("state{i}"), &cat(&rows));
