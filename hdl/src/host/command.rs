@@ -14,7 +14,7 @@
 //! nothing. REG_MR looks at all keys for one that has its page table entries already, fetches its page list in pieces of up to [`PIECE`] bytes
 //! and writes the key last: a registration that fails half way leaves page entries that no key names.
 //!
-//! A command takes 12 to 22 cycles and one DMA read; RESIZE_CQ waits for the doorbells before it and for the completion writer, MODIFY_CQ for that; REG_MR a cycle a key and a cycle an entry more and a DMA read a piece. Commands end
+//! A command takes 13 to 24 cycles and one DMA read; RESIZE_CQ waits for the doorbells before it and for the completion writer, MODIFY_CQ for that; REG_MR a cycle a key and a cycle an entry more and a DMA read a piece. Commands end
 //! in order. After reset, that by the host too, and with RESET_ALL all tables are cleared, a QP in 6 cycles.
 //!
 //! RESET_ALL asks for a [`reset`](super::reset) of the card's core (`reclaims`): what is under way ends, nothing else begins, the core begins anew. The command outlives that, for
