@@ -480,9 +480,10 @@ pub fn check(
     let foreign =
         (!(exists & takes_it & right_service & right_key & right_source & right_place)).named("foreign");
     let sound = in_order & offered & ready & right_length;
-    let passed_over = quiet & !sound;
+    // The length is known last: it counts in the next cycle.
+    let passed_over = quiet & !(in_order & offered & ready);
     // Whether it is executed, but for what is only known in the next cycle.
-    let good = sound & (quiet | (expected & !duplicate)) & !(placeless | crowded);
+    let good = sound & (quiet | (expected & !duplicate));
     let foreign_reason = m.wire("foreign_reason", REASON_BITS);
     m.when(!exists, |m| m.set(&foreign_reason, code(DropReason::NoQp)))
         .otherwise_when(!takes_it, |m| m.set(&foreign_reason, code(DropReason::QpState)))
@@ -499,8 +500,7 @@ pub fn check(
         .otherwise_when(!expected & row.silent, |m| m.set(&class, Class::Gap.code()))
         .otherwise_when(!expected, |m| m.set(&class, Class::FirstGap.code()))
         .otherwise_when(!(in_order & offered), |m| m.set(&class, Class::Invalid.code()))
-        .otherwise_when(!ready, |m| m.set(&class, Class::NotReady.code()))
-        .otherwise_when(!right_length, |m| m.set(&class, Class::Invalid.code()));
+        .otherwise_when(!ready, |m| m.set(&class, Class::NotReady.code()));
     let keep = |m: &Scope, name: &str, value: Sig| {
         let reg = m.reg(name, value.width()).no_reset();
         m.when(at_judge, |m| m.set(&reg, value));
@@ -513,7 +513,9 @@ pub fn check(
     let good = keep(m, "d_good", good);
     let reason = keep(m, "d_reason", reason);
     let foreign_reason = keep(m, "d_foreign_reason", foreign_reason);
+    let ours = keep(m, "d_ours", packet & !foreign);
     let foreign = keep(m, "d_foreign", foreign);
+    let right_length = keep(m, "d_right_length", right_length);
     let further = keep(m, "d_further", further);
     let past = keep(m, "past", row.psn - request.psn);
     let may_repeat = keep(m, "may_repeat", offered);
@@ -547,7 +549,11 @@ pub fn check(
         &kind(CqeOpcode::Recv, CqeOpcode::RecvWriteImm),
     );
     let opcode = m.mux(invalidates, &lit(8, u32::from(CqeOpcode::RecvInv.code())), &opcode);
-    let ours = packet & !foreign;
+    let found = m.mux(
+        Class::Execute.is(found) & !right_length,
+        &m.mux(quiet, &lit(4, Class::Dropped.code()), &lit(4, Class::Invalid.code())),
+        &found,
+    );
     let (asks_shared, unready) = (asks_shared & ours, unready & ours);
     // A repeated READ lies in what was asked for (IBTA volume 1, 9.7.5.1.4).
     // Of UC and UD nothing is taken in vain: there is no error to complete it with.
@@ -566,7 +572,7 @@ pub fn check(
     let unheard = is_again & !(may_repeat & further.lt(past));
     let class = m.mux(unheard, &lit(4, Class::Unheard.code()), &found);
     let is_class = |c: Class| c.is(class);
-    let executes = (good & ours & !none).named("executes");
+    let executes = (good & ours & !none & !(placeless | crowded)).named("executes");
     m.assert(
         !state.is(State::Tell) | executes.eq(is_class(Class::Execute)),
         "both say whether it is executed",
