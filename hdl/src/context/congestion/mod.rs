@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Nothing here makes a packet wait: marks and CNPs are taken as they come, several of a QP merge, and what is sent is only told.
-//! A CNP takes 3 cycles to be checked, then its turn among the visits of `react`; a marked packet's CNP is at `tx` 9 cycles after the
+//! A CNP takes 3 cycles to be checked, then its turn among the visits of `react`; a marked packet's CNP is at `tx` 10 cycles after the
 //! responder or the completer has checked it. Reset: nobody is quiet, nobody is held back; what comes in the first cycles, as many as there are QPs,
 //! may be lost.
 
@@ -212,7 +212,7 @@ fn control(m: &Scope, cfg: &RnicConfig, input: Input) -> Congestion {
         loops: cfg.only(cfg.loopback, loops),
         ..TxPacket::of(cfg).zeros()
     };
-    let packets = told.map(|qp| packet(*qp));
+    let packets = half(&m.label("packets"), told.map(|qp| packet(*qp)));
 
     let heard = hear(m, cfg, broadcast.clone(), cnps);
     let resets = resets(m, cfg, &broadcast);
