@@ -2,6 +2,8 @@
 //! What each event costs.
 
 use super::*;
+use ferrowire_spec::queue::SendOpcode;
+use ferrowire_spec::wire::opcode::Opcode;
 
 /// A card that has no time to lose, and one that has.
 const BEATS: [u32; 2] = [64, 8];
@@ -71,4 +73,49 @@ fn a_packet_takes_two_cycles() {
     let taken = &bench.sources[SENT].cycles[1..];
     assert!(taken.windows(2).all(|w| w[1] - w[0] == 2), "{taken:?}");
     bench.end();
+}
+
+#[test]
+fn the_values_of_atomics_leave_one_a_cycle() {
+    for beat_bytes in BEATS {
+        let mut bench = bench_of(&RnicConfig { beat_bytes, ..config(32, LIMIT.into()) }, 15, 0.0);
+        bench.start(0);
+        bench.steps(2 * QPS);
+        let psn = |i: u32| (bench.qps[0].to_send + i) % MODULUS;
+        let psns: Vec<u32> = (0..6).map(psn).collect();
+        for (i, psn) in psns.iter().enumerate() {
+            bench.sources[SENT].push_values(&[
+                ("psn", u128::from(*psn)),
+                ("index", i as u128),
+                ("fresh", 1),
+                ("last", 1),
+                ("signaled", 1),
+                ("wqe_opcode", SendOpcode::CmpSwap.code().into()),
+                ("answered", 1),
+            ]);
+        }
+        let peer = u128::from(bench.qps[0].peer);
+        let Bench { mut sim, mut sources, mut sinks, mut random, .. } = bench;
+        let mut go = |sim: &mut Sim, sources: &mut [Source]| step(sim, sources, &mut sinks, &mut random, 0.0);
+        (0..60).for_each(|_| go(&mut sim, &mut sources));
+        for (i, psn) in psns.iter().enumerate() {
+            sources[ANSWER].push_values(&[
+                ("opcode", Opcode::RcAtomicAcknowledge.code().into()),
+                ("psn", u128::from(*psn)),
+                ("origin_from_peer", 1),
+                ("origin_peer", peer),
+                ("pkey", 0xffff),
+                ("va", 1000 + i as u128),
+            ]);
+        }
+        (0..120).for_each(|_| go(&mut sim, &mut sources));
+        assert_eq!(sources[ANSWER].left(), 0);
+        // `place` takes values in successive cycles, and does not ask whether they are there.
+        sim.set("value_ready", 1);
+        for i in 0..6 {
+            assert_eq!((sim.get("value_valid"), sim.get("value")), (1, 1000 + i));
+            go(&mut sim, &mut sources);
+        }
+        assert_eq!(sim.get("value_valid"), 0);
+    }
 }
