@@ -3,18 +3,14 @@
 //!
 //! ```text
 //!  wake --> listed? --> line of QPs --> turn: row --> entry --> emit --+--> candidates
-//!             ^            ^            ^                       |      +--> operands of atomics
-//!             +------------+------------)- more to do, or not --+      +--> freed places
-//!  hint --------------------------------+ where nothing waits
+//!             ^            ^                                    |      +--> operands of atomics
+//!             +------------+------------ more to do, or not ----+      +--> freed places
 //! ```
 //!
 //! A turn is one packet and takes 3 cycles (row, entry, emit; 4 where there is time), and the next one begins in the last of them. A QP that has
 //! more to do goes to the end of the line, or goes on at once where nobody waits. So a READ of any length costs others one
 //! packet at a time. A QP stands in the line once, for `listed` says that it is there or has the turn; what wakes it
 //! meanwhile is remembered.
-//!
-//! While nothing waits, a turn begins with the `hint` of `order`, in the cycle in which the entry is appended. Its wake is here in the next cycle, and
-//! confirms it; without that, or if the QP is in the line, the turn is over, and nothing has changed.
 //!
 //! What is kept of a READ between turns is the number of its packets: address and length follow from it and the path MTU.
 //!
@@ -37,7 +33,7 @@
 //! Reset: rows, marks and ends are swept, one QP a cycle; what comes meanwhile waits.
 
 use super::atomic::{Operands, ATOMICS};
-use super::order::{places, Entry, Freed, Front, Hint, Lists, Wake, COUNT_BITS};
+use super::order::{places, Entry, Freed, Front, Lists, Wake, COUNT_BITS};
 use crate::config::RnicConfig;
 use crate::context::congestion::{Charge, Gate};
 use crate::loopback::reserved;
@@ -202,7 +198,7 @@ const PACKET_BITS: u32 = 23;
 /// Wakes that may wait: they are looked at in two of three cycles at least.
 const WAKES: u32 = 4;
 
-/// The cutter. `hint`: whose wake comes in this cycle, most likely. `failed`: QPs that have failed, and those that begin anew.
+/// The cutter. `failed`: QPs that have failed, and those that begin anew.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub(super) fn cut(
@@ -211,7 +207,6 @@ pub(super) fn cut(
     broadcast: QpBroadcast,
     lists: Lists,
     wakes: Stream<Wake>,
-    hint: Hint,
     failed: TableWrite<Sig>,
     waits: Waits,
 ) -> Cut {
@@ -236,8 +231,6 @@ pub(super) fn cut(
     );
     opened.accept(sweeping | woken.ready);
     wakes.accept(!opened.valid & woken.ready);
-    // A hint counts only while its wake would be the next one.
-    let hinted = hint.valid & !opened.valid;
     let wakes = fifo(&m.label("wakes"), WAKES, woken);
     // In the line, or its turn.
     let listed = m.mem("listed", cfg.qps, &bits(1)).style(Style::Distributed).build();
@@ -248,23 +241,16 @@ pub(super) fn cut(
     let (line, lined) = m.later("line", &qp);
     // While it idles no turn ends.
     let direct = (idle & wakes.valid & !is_listed & !line.valid).named("direct");
-    let guesses = (idle & hinted & !wakes.valid & !line.valid).named("guesses");
-    let guessed = m.reg("guessed", 1).reset(0);
-    m.set(&guessed, guesses);
-    let confirmed = guessed & wakes.valid & !is_listed;
-    m.assert(!(guessed & wakes.valid) | wakes.qp.eq(qp), "the wake that was hinted at comes");
-    let push = (enlists & !direct & !guessed) | (leaves & more & line.valid);
+    let push = (enlists & !direct) | (leaves & more & line.valid);
     // A wake may be looked at while the last cycle of a turn waits for room.
     let pushed = Stream::new(m, "pushed", push, m.mux(leaves, &qp, &wakes.qp));
     m.assert(!pushed.valid | pushed.ready, "the line has a place for every QP");
     lined.connect(deep_fifo(&m.label("queue"), cfg.qps, pushed));
     // One that has the turn is remembered.
     let came = m.reg("came", 1).reset(0);
-    let wanted = line.valid | m.mux(wakes.valid, &!is_listed, &hinted);
-    let begins = (idle & wanted) | (leaves & (line.valid | more));
+    let begins = (idle & (line.valid | (wakes.valid & !is_listed))) | (leaves & (line.valid | more));
     line.accept(idle | leaves);
-    let next_in_idle = m.mux(wakes.valid, &wakes.qp, &hint.qp);
-    let other = m.mux(at_emit, &qp, &next_in_idle);
+    let other = m.mux(at_emit, &qp, &wakes.qp);
     let starts = m.mux(line.valid, &line.payload, &other);
     m.when(begins, |m| {
         m.set(&qp, starts);
@@ -272,7 +258,7 @@ pub(super) fn cut(
         m.set(&state, State::Row);
     })
     .otherwise_when(leaves, |m| m.set(&state, State::Idle))
-    .otherwise_when(looks & wakes.qp.eq(qp) & !guessed, |m| m.set(&came, 1));
+    .otherwise_when(looks & wakes.qp.eq(qp), |m| m.set(&came, 1));
 
     // What is known of the QP whose turn it is.
     let place_bits = lists.links.entry.width();
@@ -381,10 +367,7 @@ pub(super) fn cut(
         m.set(&state, if cfg.unhurried() { State::Measure } else { State::Emit });
     });
     m.when(state.is(State::Measure), |m| m.set(&state, State::Emit));
-    m.when(at_row, |m| {
-        m.set(&state, State::Entry);
-        m.when(guessed & !confirmed, |m| m.set(&state, State::Idle));
-    });
+    m.when(at_row, |m| m.set(&state, State::Entry));
 
     // The last cycle.
     let is = |w: Work| work.eq(w.code());

@@ -40,7 +40,7 @@
 //! sequence NAK, which waits here like an ACK. Repetitions have places of their own, and are dropped where there is none, as the wire might have. So nobody waits for a place, and what
 //! waits for the wire or for host memory waits for nothing else.
 //!
-//! An ACK that passes is out 5 cycles after its reply, a READ response 13 cycles and the host's latency, a cycle after the
+//! An ACK that passes is out 5 cycles after its reply, a READ response 14 cycles and the host's latency, a cycle after the
 //! first beat of its payload. READs of 64 bytes: one in 3 cycles, of one QP or of many; a response of `n` beats in `n`
 //! cycles. Atomics: one in 8 cycles, 9 of many QPs, whatever the host's latency between read and write, on one address or on
 //! many. Reset: tables are swept, one QP a cycle; what comes meanwhile waits.
@@ -256,7 +256,7 @@ pub fn reply(
     let looping = TableWrite { enable: given.enable, index: given.index, entry: given.entry.loops };
     let ordered = order::order(m, cfg, replies, finished, freed.clone(), looping);
     let waits = cut::Waits { gate, paused, may_loop };
-    let cut = cut::cut(m, cfg, broadcast, ordered.lists, ordered.wakes, ordered.hint, failed.clone(), waits);
+    let cut = cut::cut(m, cfg, broadcast, ordered.lists, ordered.wakes, failed.clone(), waits);
     m.drive(&freed, cut.freed);
     let issued = issue::issue(m, cfg, cut.candidates, answer, taken, written);
     // What passes from stage to stage, and that an atomic is done, is seen a cycle later, as is that a beat has left: what is between two

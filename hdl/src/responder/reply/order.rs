@@ -152,21 +152,6 @@ impl Wake {
     }
 }
 
-/// A QP to whose list an entry is appended in this cycle, unless that finds no place or no room: its wake is told late.
-#[derive(Clone, Bundle)]
-pub(super) struct Hint {
-    pub(super) valid: Sig,
-    pub(super) qp: Sig,
-}
-
-impl Hint {
-    /// The shape, for tests.
-    #[cfg(test)]
-    pub(super) fn of(cfg: &RnicConfig) -> Self {
-        Hint { valid: bits(1), qp: bits(cfg.qp_bits()) }
-    }
-}
-
 /// The lists, as `cut` sees them.
 #[derive(Clone, Bundle)]
 pub(super) struct Lists {
@@ -236,7 +221,6 @@ pub(super) struct Ordered {
     pub(super) lists: Lists,
     /// QPs whose list must be looked at. `ready` must come from registers: what finds none comes again.
     pub(super) wakes: Stream<Wake>,
-    pub(super) hint: Hint,
     pub(super) served: Served,
     pub(super) reads: Sig,
     pub(super) atomics: Sig,
@@ -487,9 +471,8 @@ pub(super) fn order(
         start: TableWrite { enable: starts, index: at, entry: reply.psn },
     };
     let (reads, atomics) = (enters_new & is_read, enters_new & is_atomic);
-    let hint = Hint { valid: is_new, qp };
     rows.end(m, &Verdict { again, row: next });
-    Ordered { pass, lists, wakes: wake, hint, served, reads, atomics, crowded }
+    Ordered { pass, lists, wakes: wake, served, reads, atomics, crowded }
 }
 
 #[cfg(test)]
