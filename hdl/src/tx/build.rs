@@ -675,13 +675,20 @@ pub fn build(
 
     // What follows from these is known a cycle before.
     let behind = m.reg("behind", 1).reset(0);
-    let wants = m.reg("wants_payload", 1).reset(0);
+    // Payload is in the next beat: once for the bytes of the beat, and once, as its opposite, for what is decided.
+    let wants_payload = m.reg("wants_payload", 1).reset(0);
+    let without = m.reg("without_payload", 1).reset(1);
+    let wants = !without;
+    let set_wants = |m: &Scope, value: Sig| {
+        m.set(&wants_payload, &value);
+        m.set(&without, !value);
+    };
     let last = m.reg("last", 1).reset(0);
     m.drive(&leaves.behind, behind);
     let carries = m.reg("carries", 1).reset(0);
     let of = m.reg_of("of", &FrameOf::of(cfg));
     let headers = header.beat & (!of.raw).repeat(8 * beat_bytes);
-    let data = headers | (joined.data & wants.repeat(8 * beat_bytes));
+    let data = headers | (joined.data & wants_payload.repeat(8 * beat_bytes));
     let rest = Rest {
         last,
         empty: empty & last.repeat(lane_bits),
@@ -708,7 +715,7 @@ pub fn build(
         let reaches = behind | before_payload.eq(1);
         m.set(&behind, reaches);
         m.when(wants & joined.last, |m| m.set(&payload_left, 0));
-        m.set(&wants, reaches & payload_left & !(wants & joined.last));
+        set_wants(m, reaches & payload_left & !(wants & joined.last));
     });
     m.when(free, |m| {
         m.set(&active, header.valid);
@@ -721,7 +728,7 @@ pub fn build(
         m.set(&before_payload, before);
         m.set(&behind, before.eq(0));
         m.set(&payload_left, next.has_payload);
-        m.set(&wants, before.eq(0) & next.has_payload);
+        set_wants(m, before.eq(0) & next.has_payload);
         m.set(&carries, next.has_payload);
         m.set_all(&of, &next.of);
     });
