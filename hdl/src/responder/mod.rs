@@ -242,7 +242,9 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     let replies = breath(&m.label("replies"), cfg.unhurried(), placed.replies);
     let replied =
         reply::reply(m, cfg, broadcast, replies, answer, data, input.gate, input.paused, input.may_loop);
-    m.set_all(&served, &replied.served);
+    let executed = m.reg_zero("executed", &replied.served);
+    m.set_all(&executed, &replied.served);
+    m.set_all(&served, &executed);
     let established = checked.established.map(|qp| QpFault::told(EventKind::CommEstablished, qp));
     // The end of a life is told behind its last answer.
     let marker = Completion {
