@@ -141,8 +141,10 @@ impl CardModel {
     /// Verilator or the C++ compiler refuse it.
     pub fn of(netlist: &Netlist, beat_bytes: u32, clock_khz: u32, trace: bool) -> Result<Self> {
         let options = Options { trace, opt: crate::lockstep::CARD, ..Options::default() };
-        let library =
-            build(&crate::lockstep::source(netlist), &options).context("building the card's model")?;
+        let mut source = crate::lockstep::source(netlist);
+        // What the blocks take for granted is checked in every cycle: a card that goes on after it was wrong may hang much later.
+        source.defines.push("FERROWIRE_ASSERT".into());
+        let library = build(&source, &options).context("building the card's model")?;
         let (root, axi) = (RootSettings::default(), AxiSettings::default());
         Ok(Self { library, beat: beat_bytes as usize, clock_khz, vectors: 0, root, axi, baud: 1 })
     }

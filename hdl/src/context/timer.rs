@@ -25,7 +25,7 @@
 //! nothing is taken.
 
 use crate::config::RnicConfig;
-use crate::stream::{fifo, half};
+use crate::stream::{fifo, forward, half};
 use crate::types::TableWrite;
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::syndrome::rnr_timer_us;
@@ -127,9 +127,13 @@ pub fn timer(
     let qp_bits = cfg.qp_bits();
     let now = m.reg("now", 32).reset(0);
     m.when(tick, |m| m.set(&now, now + 1));
-    // Who takes up what has come is far from who sends it.
+    // Who takes up what has come is far from who sends it. Of wide beats a frame may leave in each cycle, and the wire waits for no timer.
     let (departed, progress, pause) = (
-        half(&m.label("departs_now"), departed),
+        if cfg.unhurried() {
+            half(&m.label("departs_now"), departed)
+        } else {
+            forward(&m.label("departs_now"), departed)
+        },
         half(&m.label("progresses"), progress),
         half(&m.label("pauses"), pause),
     );
@@ -278,7 +282,11 @@ mod tests {
     const PAUSE: usize = 2;
 
     fn bench(seed: u64, tick_cycles: u64) -> Bench {
-        let cfg = RnicConfig::named("generic-8b").unwrap();
+        bench_of("generic-8b", seed, tick_cycles)
+    }
+
+    fn bench_of(config: &str, seed: u64, tick_cycles: u64) -> Bench {
+        let cfg = RnicConfig::named(config).unwrap();
         let qp = bits(cfg.qp_bits());
         let expired = Expired { qp, pause: bits(1) };
         let net = build("bench", |m| {
@@ -443,6 +451,26 @@ mod tests {
         }
         bench.sources[DEPARTED].push_values(&[("qp", 4), ("fresh", 1)]);
         assert!(bench.ticks(100).is_some());
+    }
+
+    /// Frames of one wide beat leave in successive cycles, and the wire waits for no timer.
+    #[test]
+    fn packets_that_leave_in_successive_cycles_start_a_timer_each() {
+        let mut bench = bench_of("generic-64b", 9, 64);
+        (0..6).for_each(|qp| bench.code(qp, 1));
+        (0..1100).for_each(|_| bench.step());
+        bench.sim.set("departed_fresh", 1);
+        for qp in 0..6 {
+            bench.sim.set("departed_valid", 1);
+            bench.sim.set("departed_qp", qp);
+            assert_eq!(bench.sim.get("departed_ready"), 1, "packet {qp}");
+            bench.sim.tick();
+        }
+        bench.sim.set("departed_valid", 0);
+        (0..64 * 40).for_each(|_| bench.step());
+        let mut expired = bench.sinks[0].values("qp");
+        expired.sort_unstable();
+        assert_eq!(expired, [0, 1, 2, 3, 4, 5]);
     }
 
     #[test]

@@ -158,6 +158,12 @@ impl CmacSide {
             beat.empty = model.get_u64(self.tx.keep).leading_zeros() as u8;
             beat.last = model.get_u64(self.tx.last) == 1;
             self.within = !beat.last;
+            if beat.last && model.get_u64(self.tx.user) == 1 {
+                let cycle = self.cycle;
+                self.violation.get_or_insert_with(|| {
+                    format!("the adapter spoilt a frame, in the block's cycle {cycle}")
+                });
+            }
             self.to_wire.push_back(beat);
         }
         model.tick(self.clk);

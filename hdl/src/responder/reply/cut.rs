@@ -222,11 +222,12 @@ pub(super) fn cut(
     let opens = gate.enable & !gate.entry.shut;
     let opens = Stream::new(m, "opens", opens, Wake { qp: gate.index, end: lit(1, 0) });
     m.assert(sweeping | !opens.valid | opens.ready, "a gate opens once in some cycles");
+    // After reset congestion control opens each gate, one a cycle: these wake nothing, and fill no FIFO.
     let opened = forward(&m.label("opened"), opens);
     let woken = Stream::new(
         m,
         "woken",
-        opened.valid | wakes.valid,
+        (opened.valid & !sweeping) | wakes.valid,
         m.mux(opened.valid, &opened.payload, &wakes.payload),
     );
     opened.accept(sweeping | woken.ready);
