@@ -643,11 +643,12 @@ pub fn check(
     let told = telling.fire() | direct.fire();
     let direct = half(&m.label("direct"), direct);
     let done = told | (at_tell & nothing);
-    let still = on_way + told.zext(way_bits) - passed.zext(way_bits);
+    // A rollback ends in `walk`, beside runs that pass, and concerns no QP that goes past it.
+    let sets_out = told & !by_mend;
     m.assert(!passed | on_way.ne(0), "what passes was on its way");
-    m.set(&on_way, still);
+    m.set(&on_way, on_way + sets_out.zext(way_bits) - passed.zext(way_bits));
     // One that leaves now may still be seen for a cycle.
-    m.set(&none_on_way, on_way.eq(0) & !told);
+    m.set(&none_on_way, on_way.eq(0) & !sets_out);
     m.when(later, |m| {
         m.set(&state, State::Idle);
         m.set(&stalled, 1);

@@ -200,7 +200,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     m.drive(&settled, walked.settled);
     // Which comes next is known long before it comes.
     let arrivals = half(&m.label("arrivals"), input.arrivals);
-    let ends_one = direct.fire() | (of_walk.fire() & of_walk.last) | walked.ended;
+    let ends_one = direct.fire() | (of_walk.fire() & of_walk.last);
     let runs = merge(m, arrivals, direct, of_walk, input.runs);
     m.set(&passed, ends_one);
     let invalidated = m.wire("invalidated", 1);

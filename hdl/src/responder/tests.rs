@@ -803,6 +803,8 @@ impl Bench {
         for _ in 0..300 {
             self.step();
         }
+        let on_way = self.sim.peek("top.check.on_way").expect("a register").to_u64();
+        assert_eq!(on_way, 0, "seed {}: what has passed is counted as on its way", self.random.seed);
     }
 
     /// Writes as bytes in their order; each write is what it says.

@@ -54,8 +54,6 @@ pub struct Walked {
     pub mends: Stream<Sig>,
     /// A SEND of UC or UD from a QP's own queue has none to mend.
     pub settled: Sig,
-    /// An order has ended without a run.
-    pub ended: Sig,
 }
 
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
@@ -324,5 +322,5 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     m.set(&any_lag, unused | (any_lag & !(at_mend & all_lags.eq(1))));
     m.assert(!at_mend | known_lag.ne(0), "what is mended was ahead");
     let judged = Judged { valid: fires & facts.judged & facts.send, refused };
-    Walked { wanted, runs: run, judged: m.delay("judged", &judged), mends, settled, ended: at_mend }
+    Walked { wanted, runs: run, judged: m.delay("judged", &judged), mends, settled }
 }

@@ -129,11 +129,11 @@ pub(super) fn sweep(m: &Scope, cfg: &RnicConfig, input: Input) -> Sweep {
     m.when(visits | !looks, |m| m.set(&postponed, 0))
         .otherwise_when(!postponed.all(), |m| m.set(&postponed, postponed + 1));
     let refilled = m.reg("refilled", 1).no_reset();
-    // Which slot is filled is known late: it counts a cycle later, in which no slot is cleared.
+    // Which slot is filled is known late: it counts a cycle later, in which that slot is not cleared.
     let filled = m.reg("filled", 1).reset(0);
     m.set(&filled, fills);
     let filled_slot = m.delay("filled_slot", &fill_slot);
-    let may_clear = !fills & !filled;
+    let may_clear = !fills & !(filled & filled_slot.eq(slot));
     m.set(&refilled, (refilled & !visits) | (filled & filled_slot.eq(slot)));
     let holder = m.reg_of("holder", &Holder::of(cfg));
     m.when(visits, |m| m.set(&step, Step::Found));
