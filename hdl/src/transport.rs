@@ -366,6 +366,11 @@ pub fn transport(
         bars.connect(launched.barred);
         m.discard(&raw_starts);
         m.discard(&control.raw_roce);
+        // The cycles of `confirm`: flushes and starts come after the report in the register.
+        let sent = half(&m.label("reported"), sent);
+        let open = !sent.valid;
+        let flush = flush.gate(m, open);
+        let starters: Vec<_> = starters.into_iter().map(|start| start.gate(m, open)).collect();
         (sent, flush, starters, lit(1, 0), None)
     };
     let came = read_whole.zext(CAME) + launched.inline.fire().zext(CAME);

@@ -341,7 +341,10 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig
         let places = due_in + ring;
         (0..places).fold(lit(1, 0), |due, i| {
             let here = if i + 1 == places { early.ge(i) } else { early.eq(i) };
-            m.delay(&format!("due{ring}_{i}"), &(due | (ends[ring as usize] & here)))
+            // A reset of two cycles leaves nothing in the line.
+            let waits = m.reg(&format!("due{ring}_{i}"), 1).reset(0);
+            m.set(&waits, due | (ends[ring as usize] & here));
+            waits
         })
     };
     let due = [due(0), due(1)];
@@ -429,7 +432,7 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig
 mod tests {
     use super::*;
     use crate::icrc::sample::{self, Kind};
-    use crate::testing::{frames_to_beats, item, run, Item, Random, Sink, Source};
+    use crate::testing::{frames_to_beats, item, run, step, Item, Random, Sink, Source};
     use ferrowire_rtl::{build, Bits, Sim};
     use rand::Rng;
 
@@ -537,6 +540,28 @@ mod tests {
                 let mut random = Random::new(200 + seed as u64);
                 let frames: Vec<_> = (0..150).map(|_| sample::any(&mut random)).collect();
                 bench(beat_bytes).send(&frames, &mut random, stall);
+            }
+        }
+    }
+
+    /// A reset takes two cycles, however long a frame's CRC is under way.
+    #[test]
+    fn a_reset_forgets_the_frame_whose_crc_is_under_way() {
+        for beat_bytes in WIDTHS {
+            for after in 0..30 {
+                let mut random = Random::new(9);
+                let frame =
+                    || sample::frame(&mut Random::new(4), Kind { ipv6: false, vlan: false, body: 70 });
+                let mut bench = bench(beat_bytes);
+                bench.push(&frame(), false);
+                for _ in 0..bench.beats(&frame()) + after {
+                    step(&mut bench.sim, &mut bench.source, &mut bench.sink, &mut random, 0.0);
+                }
+                assert_eq!(bench.source[0].left(), 0);
+                bench.sim.reset();
+                bench.sink = [Sink::new("out", &Beat::of(beat_bytes))];
+                let frames: Vec<_> = (0..6).map(|_| sample::any(&mut random)).collect();
+                bench.send(&frames, &mut random, 0.0);
             }
         }
     }
