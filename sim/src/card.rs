@@ -99,9 +99,21 @@ impl CardModel {
     /// # Errors
     /// The netlist is wrong, or Verilator or the C++ compiler refuse it.
     pub fn rnic(config: &RnicConfig, trace: bool) -> Result<Self> {
+        Self::with(config, trace, false)
+    }
+
+    /// The same, which stops at an assertion of a block that does not hold: a card that goes on may hang much later.
+    ///
+    /// # Errors
+    /// As [`rnic`](Self::rnic).
+    pub fn checked(config: &RnicConfig, trace: bool) -> Result<Self> {
+        Self::with(config, trace, true)
+    }
+
+    fn with(config: &RnicConfig, trace: bool, checks: bool) -> Result<Self> {
         let config = &on_axi(&on_pcie(config));
-        static BUILT: Mutex<Option<HashMap<(String, bool), CardModel>>> = Mutex::new(None);
-        let key = (format!("{config:?}"), trace);
+        static BUILT: Mutex<Option<HashMap<String, CardModel>>> = Mutex::new(None);
+        let key = format!("{config:?}, {trace}, {checks}");
         // Held while it is built: a second one would only wait for the cache's lock.
         let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
         let built = built.get_or_insert_with(HashMap::new);
@@ -109,7 +121,7 @@ impl CardModel {
             return Ok(model.clone());
         }
         let netlist = ferrowire_hdl::top::rnic(config)?;
-        let model = Self::of(&netlist, config.beat_bytes, config.clock_khz, trace)?;
+        let model = Self::compiled(&netlist, config.beat_bytes, config.clock_khz, trace, checks)?;
         let model = Self { vectors: config.eqs, ..model };
         built.insert(key, model.clone());
         Ok(model)
@@ -140,10 +152,21 @@ impl CardModel {
     /// # Errors
     /// Verilator or the C++ compiler refuse it.
     pub fn of(netlist: &Netlist, beat_bytes: u32, clock_khz: u32, trace: bool) -> Result<Self> {
+        Self::compiled(netlist, beat_bytes, clock_khz, trace, false)
+    }
+
+    fn compiled(
+        netlist: &Netlist,
+        beat_bytes: u32,
+        clock_khz: u32,
+        trace: bool,
+        checks: bool,
+    ) -> Result<Self> {
         let options = Options { trace, opt: crate::lockstep::CARD, ..Options::default() };
         let mut source = crate::lockstep::source(netlist);
-        // What the blocks take for granted is checked in every cycle: a card that goes on after it was wrong may hang much later.
-        source.defines.push("FERROWIRE_ASSERT".into());
+        if checks {
+            source.defines.push("FERROWIRE_ASSERT".into());
+        }
         let library = build(&source, &options).context("building the card's model")?;
         let (root, axi) = (RootSettings::default(), AxiSettings::default());
         Ok(Self { library, beat: beat_bytes as usize, clock_khz, vectors: 0, root, axi, baud: 1 })

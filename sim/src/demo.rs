@@ -204,6 +204,11 @@ pub(crate) fn build(name: &str, config: &RnicConfig, trace: bool) -> Result<Card
     built(name, || CardModel::rnic(config, trace))
 }
 
+/// The same of a card that stops at an assertion of a block that does not hold.
+pub(crate) fn build_checked(name: &str, config: &RnicConfig, trace: bool) -> Result<CardModel> {
+    built(name, || CardModel::checked(config, trace))
+}
+
 /// The same of any model.
 pub(crate) fn built(name: &str, model: impl FnOnce() -> Result<CardModel>) -> Result<CardModel> {
     // What is missing is told before anybody waits.

@@ -1068,7 +1068,7 @@ pub fn command(
         let enable = clears(cfg.srqs) | of_srqs;
         m.set_all(
             &fact_port,
-            &TableWrite { enable: enable, index: at(srq_bits), entry: OwnedSrq { pd, log2 } },
+            &TableWrite { enable, index: at(srq_bits), entry: OwnedSrq { pd, log2 } },
         );
         let entry = SrqEntry {
             valid: makes(Op::CreateSrq),

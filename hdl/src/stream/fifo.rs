@@ -300,7 +300,8 @@ mod tests {
     #[test]
     fn a_fifo_holds_as_many_as_it_is_deep_wherever_it_begins() {
         let shape = bits(9);
-        let kinds: [fn(&Scope, u32, Stream<Sig>) -> Stream<Sig>; 3] = [fifo, deep_fifo, through_fifo];
+        type Kind = fn(&Scope, u32, Stream<Sig>) -> Stream<Sig>;
+        let kinds: [Kind; 3] = [fifo, deep_fifo, through_fifo];
         for (depth, kind) in
             [2, 4, 16, 32].into_iter().flat_map(|depth| (0..3).map(move |kind| (depth, kind)))
         {

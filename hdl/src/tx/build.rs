@@ -680,7 +680,7 @@ pub fn build(
     let without = m.reg("without_payload", 1).reset(1);
     let wants = !without;
     let set_wants = |m: &Scope, value: Sig| {
-        m.set(&wants_payload, &value);
+        m.set(&wants_payload, value);
         m.set(&without, !value);
     };
     let last = m.reg("last", 1).reset(0);
