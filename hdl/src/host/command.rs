@@ -1066,10 +1066,7 @@ pub fn command(
         use create_srq::*;
         let log2 = get(&LAYOUT, &LOG2_ENTRIES).trunc(4);
         let enable = clears(cfg.srqs) | of_srqs;
-        m.set_all(
-            &fact_port,
-            &TableWrite { enable, index: at(srq_bits), entry: OwnedSrq { pd, log2 } },
-        );
+        m.set_all(&fact_port, &TableWrite { enable, index: at(srq_bits), entry: OwnedSrq { pd, log2 } });
         let entry = SrqEntry {
             valid: makes(Op::CreateSrq),
             pd,
