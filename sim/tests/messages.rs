@@ -412,7 +412,7 @@ fn messages_in_both_directions_at_once_are_not_lost_for_want_of_room() {
     let alone = [(0, 1, 4.0), (250, 1, 4.2)];
     let early =
         [0, 200, 240, 250, 255, 300].map(|latency| (latency, 16, if latency == 0 { 4.0 } else { 4.2 }));
-    both_directions(SendOpcode::Send, &[&alone[..], &early, &[(400, 16, 4.7)]].concat());
+    both_directions(SendOpcode::Send, &[&alone[..], &early, &[(400, 16, 4.6)]].concat());
 }
 
 /// Request and response of a READ are two beats each, so both directions fill the wire with one in 4 cycles. So many are outstanding that whoever
