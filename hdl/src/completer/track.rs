@@ -754,7 +754,7 @@ pub fn track(
     let taken_up = answers_it | brings | strays | foreign_reply;
     let atomic_found = taken_up & answered.atomic;
     let answered = Stream::new(m, "answered", taken_up, answered);
-    // Nothing looks at the value of what nobody waits for.
+    // The value of an acknowledgement without a request is never used.
     let found = Stream::new(m, "value", atomic_found, value);
     m.drive(&answer_room, answered.ready & found.ready);
     m.assert(
