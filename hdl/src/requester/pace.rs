@@ -24,10 +24,8 @@ use crate::requester::gather::Part;
 use crate::rx::buffer::PRESSED;
 use ferrowire_rtl::{cat, clog2, lit, module, Scope, Sig, Stream};
 
-/// Parts of a cycle in which [`PACES`] are given.
-const PARTS: u32 = 4;
-/// Time from packet to packet, in [`PARTS`] of a cycle: one for each level of [`pace`].
-const PACES: [u32; PRESSED as usize] = [15, 6 * PARTS, 8 * PARTS];
+/// Cycles from packet to packet, one for each level of [`pace`].
+const PACES: [u32; PRESSED as usize] = [4, 5, 8];
 
 /// Cycles for which a message that takes a receive counts.
 const EACH: u32 = 16;
@@ -43,21 +41,17 @@ pub fn pace(m: &Scope, pressed: Sig, receives: Sig, parts: Stream<Part>) -> Stre
     let slow = pressed.bit(0) | hold.any();
     let behind = m.delay("behind", &cat([&slow, &pressed.bit(1), &pressed.bit(2)]));
     let bits = clog2(u64::from(PACES[2]));
-    // What is less than a cycle stays for the next packet.
     let left = m.reg("left", bits).reset(0);
     let shut = m.reg("shut", 1).reset(0);
     let out = Stream::new(m, "out", parts.valid & !shut, parts.payload.clone());
     parts.accept(out.ready & !shut);
     let ends = (out.fire() & out.last).named("ends");
-    let rest = |pace: u32| lit(bits, pace - PARTS);
+    let rest = |pace: u32| lit(bits, pace - 1);
     let slower = m.mux(behind.bit(2), &rest(PACES[2]), &rest(PACES[1]));
     let gap = m.mux(behind.bit(1), &slower, &rest(PACES[0]));
-    let whole = left.ge(lit(bits, PARTS));
-    m.when(ends, |m| {
-        m.set(&left, behind.any().then(gap + left.trunc(clog2(PARTS.into())).zext(bits), lit(bits, 0)))
-    })
-    .otherwise_when(whole, |m| m.set(&left, left - PARTS));
-    m.set(&shut, m.mux(ends, &behind.any(), &left.ge(lit(bits, 2 * PARTS))));
+    m.when(ends, |m| m.set(&left, behind.any().then(gap, lit(bits, 0))))
+        .otherwise_when(left.any(), |m| m.set(&left, left - 1));
+    m.set(&shut, m.mux(ends, &behind.any(), &left.ge(lit(bits, 2))));
     out
 }
 
@@ -104,7 +98,7 @@ mod tests {
                 sim.set("receives", u64::from(turn == 4 && cycle % 8 == 0));
                 let came = sinks[0].items.len();
                 step(&mut sim, &mut sources, &mut sinks, &mut random, stall);
-                if cycle % TURN < KNOWN + u64::from(PACES[2] / PARTS) {
+                if cycle % TURN < KNOWN + u64::from(PACES[2]) {
                     before = None;
                 } else if sinks[0].items[came..].iter().any(|item| !item["last"].is_zero()) {
                     gaps[turn as usize].extend(before.map(|before| cycle - before));
@@ -116,19 +110,10 @@ mod tests {
             let out: Vec<(u64, bool)> =
                 sinks[0].items.iter().map(|i| (i["packet_psn"].to_u64(), !i["last"].is_zero())).collect();
             assert_eq!(out, pushed);
-            for (gaps, pace) in
-                gaps.iter().zip([PARTS, PACES[0], PACES[1], PACES[2], PACES[0]].map(u64::from))
-            {
-                let (parts, least) = (u64::from(PARTS), pace / u64::from(PARTS));
-                assert!(gaps.len() > 20 && gaps.iter().all(|gap| *gap >= least), "{least}: {gaps:?}");
-                // Each turn may begin with a part of a cycle that was left.
-                let (all, turns) = (gaps.iter().sum::<u64>(), cycle.div_ceil(TURN));
-                assert!(all * parts + turns * parts >= pace * gaps.len() as u64, "{pace}: {gaps:?}");
+            for (gaps, pace) in gaps.iter().zip([1, PACES[0], PACES[1], PACES[2], PACES[0]].map(u64::from)) {
+                assert!(gaps.len() > 20 && gaps.iter().all(|gap| *gap >= pace), "{pace}: {gaps:?}");
                 // A packet has up to three parts.
-                assert!(
-                    stall > 0.0 || gaps.iter().all(|gap| *gap < pace.div_ceil(parts) + 3),
-                    "{least}: {gaps:?}"
-                );
+                assert!(stall > 0.0 || gaps.iter().all(|gap| *gap < pace + 3), "{pace}: {gaps:?}");
             }
         }
     }
