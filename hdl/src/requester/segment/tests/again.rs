@@ -300,3 +300,41 @@ fn a_wqe_that_got_shorter_since_its_first_packets_were_sent_ends_with_an_error()
         assert_eq!(ended, (status.into(), cause.into(), 1), "{bytes} bytes");
     }
 }
+
+/// The completer goes on in each cycle from the first look to long after the second.
+#[test]
+fn a_row_that_follows_is_looked_up_again_and_sees_where_the_completer_is_then() {
+    for beat_bytes in [8, 64] {
+        let (mut fell_out, mut sent) = (0, 0);
+        for delay in 0..16 {
+            let mut bench = Bench::new(29, beat_bytes);
+            bench.start(3, 1);
+            bench.refetch = false;
+            for _ in 0..5 {
+                let wqe = bench.sound(700);
+                bench.post(3, wqe);
+            }
+            bench.settle();
+            let first = bench.qps[3].psns.clone();
+            let to = |bench: &Bench, index: usize| bench.qps[3].place((first[index] + 2) & 0xff_ffff);
+            let place = to(&bench, 1);
+            bench.oldest(3, place, 0.0, false);
+            bench.restart(3, false);
+            bench.settle();
+            // The row is in WQE 1, the completer in WQE 3, and soon in WQE 4.
+            let place = to(&bench, 3);
+            bench.oldest(3, place, 0.0, false);
+            let stale = bench.stale;
+            bench.hand(3, 3);
+            (0..delay).for_each(|_| bench.step(0.0, false));
+            let place = to(&bench, 4);
+            bench.oldest(3, place, 0.0, false);
+            bench.hand(3, 4);
+            bench.settle();
+            bench.check_all_sent();
+            fell_out += bench.stale - stale;
+            sent += 1 - (bench.stale - stale);
+        }
+        assert!(fell_out > 2 && sent > 2, "{beat_bytes}: {fell_out} fell out, {sent} were sent");
+    }
+}
