@@ -860,14 +860,17 @@ pub fn segment(
     let by_restart = m.reg("by_restart", 1).reset(0);
     m.when(at_row, |m| m.set(&by_restart, 0)).otherwise_when(back, |m| m.set(&by_restart, 1));
     let by_wqe = !by_restart;
+    // What was read stays for cycles before it is told: it leaves from registers.
+    let (first_index, told_then) = (fact("first_index", oldest.index), fact("told_then", oldest.told));
+    let (done_then, priority) = (fact("done_then", done_reads), fact("tells_priority", priority));
     let resume = Resume {
         qp,
-        index: m.mux(by_restart, &oldest.index, &wqes.index),
+        index: m.mux(by_restart, &first_index, &wqes.index),
         hold: hold & by_restart,
         start: tells_start & by_wqe,
         limited: tells_limited & by_wqe,
         unheard: tells_unheard & by_wqe,
-        known: m.mux(tells_unheard & by_wqe, &oldest.told, &done_reads),
+        known: m.mux(tells_unheard & by_wqe, &told_then, &done_then),
         stands: tells_stands & by_wqe,
         priority,
     };
