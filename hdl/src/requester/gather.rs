@@ -306,7 +306,8 @@ pub fn gather(
         let unit = m.reg("unit", 512).no_reset();
         let read = store.read_now(m.mux(candidates.valid, &following, &coming_unit));
         m.when(!candidates.valid | advances, |m| m.set(&unit, read));
-        let in_wqe = cat(&[lit(384, 0), first]);
+        // Lanes before the first byte mean nothing.
+        let in_wqe = cat(&[unit.trunc(8 * INLINE_AT as u32), first]);
         let inline = m.mux(unit_of_beat.eq(0), &in_wqe, &unit);
         let data = match in_unit {
             0 => inline,
