@@ -455,14 +455,14 @@ pub fn transport(
     let most = [vec![127, reads], vec![127, 63], vec![127, reads, 127]];
     let mut faults = responded.faults;
     faults.push(overrun_fault);
-    // What enters and leaves is known late, and counted a cycle later; so removals and withdrawals are seen a cycle later.
+    // What enters and leaves is known late, and counted a cycle later; so removals are seen a cycle later, and withdrawals ask a cycle later.
     let counted = |(i, way): (usize, Vec<Passage>)| {
         let counted = |(j, stage)| m.delay(&format!("way_{i}_{j}"), &stage);
         way.into_iter().enumerate().map(counted).collect()
     };
     let ways = ways.into_iter().enumerate().map(counted).collect();
-    let (removed, withdraws) = (m.delay("removed", &operated[2]), m.delay("withdraws", &withdrawn.asks));
-    let ended = drain(m, &most, removed, withdraws, ways);
+    let removed = m.delay("removed", &operated[2]);
+    let ended = drain(m, &most, removed, withdrawn.asks, ways);
     m.drive(&drained, ended.withdrawn);
     ask_s.connect(responded.lookup);
     ask_a.connect(responded.reply_lookup);

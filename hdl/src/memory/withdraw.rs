@@ -152,6 +152,8 @@ pub fn withdraw(m: &Scope, cfg: &RnicConfig, taken: OfQp, drained: Sig) -> Withd
     m.assert(!look.valid | look.ready, "there was room when it was begun");
     // Behind what is told of it.
     let looks = fifo(&m.label("looks"), 2, look);
+    // As much later as `drain` sees what enters and leaves.
+    let asks = m.delay("asks", &asks);
     Withdrawn { withdrawals, looks, asks }
 }
 
