@@ -203,7 +203,7 @@ pub fn launch(
     // The last of them is known to the completer so many cycles after it has left.
     let known_in = m.reg("known_in", 4).reset(0);
     m.when(known_in.ne(0) & !verdicts.valid, |m| m.set(&known_in, known_in - 1));
-    m.when(stuck.bit(1) | waiting.ge(MANY), |m| m.set(&known_in, 8));
+    m.when(stuck.bit(1) | waiting.ge(MANY), |m| m.set(&known_in, 12));
     let late = known_in.ne(0);
 
     // The gate: packets without payload wait for their token.
