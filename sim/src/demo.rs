@@ -204,9 +204,9 @@ pub(crate) fn build(name: &str, config: &RnicConfig, trace: bool) -> Result<Card
     built(name, || CardModel::rnic(config, trace))
 }
 
-/// The same of a card that stops at an assertion of a block that does not hold.
-pub(crate) fn build_checked(name: &str, config: &RnicConfig, trace: bool) -> Result<CardModel> {
-    built(name, || CardModel::checked(config, trace))
+/// The same of a card without assertions.
+pub(crate) fn build_unchecked(name: &str, config: &RnicConfig, trace: bool) -> Result<CardModel> {
+    built(name, || CardModel::unchecked(config, trace))
 }
 
 /// The same of any model.

@@ -27,7 +27,7 @@ const CASES_WITHOUT: u64 = 40;
 
 /// Of the cards, if there is one.
 fn model(config: &str, mode: Mode) -> Option<CardModel> {
-    mode.has_card().then(|| CardModel::checked(&RnicConfig::named(config).unwrap(), false).unwrap())
+    mode.has_card().then(|| CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap())
 }
 
 fn with_cards() -> Vec<Mode> {

@@ -438,7 +438,7 @@ impl Design {
     }
 
     /// The innermost restart in a module below the one in which it was given.
-    fn restart_in(&mut self, scope: ScopeId, loc: Loc) -> NodeId {
+    pub(crate) fn restart_in(&mut self, scope: ScopeId, loc: Loc) -> NodeId {
         let restart = self.restarts.last().expect("there is one");
         if restart.scope == scope {
             return restart.node;

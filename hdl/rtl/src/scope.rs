@@ -403,12 +403,16 @@ impl Scope {
                 };
             }
             let (scope, domain) = (d.scope(), d.domain);
+            if kind == PropertyKind::Assert && !d.restarts.is_empty() {
+                let restart = d.restart_in(scope, loc);
+                cond = d.binary(netlist::Binary::Or, restart, cond, loc);
+            }
             d.net.properties.push(Property { kind, scope, domain, cond, message: message.into(), loc });
             Ok(cond)
         });
     }
 
-    /// `cond` holds at every clock edge outside reset; within a `when`, where that holds.
+    /// `cond` holds at every clock edge outside reset and [`restarted`](Scope::restarted)'s restart; within a `when`, where that holds.
     #[track_caller]
     pub fn assert(&self, cond: Sig, message: &str) {
         self.property(PropertyKind::Assert, cond, message);

@@ -962,7 +962,7 @@ impl<'a> Printer<'a> {
             if property.kind != PropertyKind::Cover {
                 let _ = writeln!(
                     checked,
-                    "{head} && !({cond})) begin $display(\"%m: {} ({at})\"); $stop; end",
+                    "{head} && !({cond})) begin $display(\"%m: {} ({at})\"); $stop; end // {at}",
                     property.message.replace('"', "'")
                 );
             }

@@ -565,6 +565,35 @@ fn bare(m: &Scope, step: Sig) -> Sig {
 }
 
 #[test]
+fn an_assertion_holds_where_no_restart_does() {
+    let net = build("top", |m| {
+        let restart = m.input("restart", 1);
+        let late = m.restarted(restart, |m| {
+            let counted = m.reg("counted", 4).reset(0);
+            m.set(&counted, counted | 1);
+            let late = m.delay("late", &counted);
+            m.assert(!late.any() | counted.any(), "what was counted stays");
+            late
+        });
+        m.output("late", &late);
+    });
+    let net = net.unwrap();
+    assert!(net.verilog().contains("restart |"), "{}", net.verilog());
+    // A delay has no reset: two cycles clear it.
+    for (cycles, holds) in [(1, false), (2, true)] {
+        let mut sim = Sim::new(&net);
+        sim.reset();
+        let run = std::panic::AssertUnwindSafe(|| {
+            for cycle in 0..12 {
+                sim.set("restart", u64::from((5..5 + cycles).contains(&cycle)));
+                sim.tick();
+            }
+        });
+        assert_eq!(std::panic::catch_unwind(run).is_ok(), holds, "a restart of {cycles} cycles");
+    }
+}
+
+#[test]
 fn a_restart_takes_what_has_a_reset_in_all_modules_back_and_nothing_else() {
     let net = build("top", |m| {
         let (step, restart) = (m.input("step", 8), m.wire("again", 1));

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::{run_case, Case, Outcome, CASE};
 use crate::config::{resolve, SetArgs};
-use crate::demo::build_checked;
+use crate::demo::build;
 use crate::progress::NEWS;
 use crate::soak::repeat::{again, interrupted, running, watch_for_ctrl_c, Failure, Repeat};
 use crate::soak::{Record, Tally};
@@ -119,7 +119,7 @@ impl Summary {
 pub fn run(args: &HostileArgs) -> Result<bool> {
     let name = args.set.over(&args.config);
     let config = resolve(&name)?;
-    let model = build_checked(&name, &config, args.record)?;
+    let model = build(&name, &config, args.record)?;
     watch_for_ctrl_c();
     let begin = Instant::now();
     let bar = std::io::stderr().is_terminal().then(|| ProgressBar::new(args.packets));
@@ -160,7 +160,7 @@ pub fn run(args: &HostileArgs) -> Result<bool> {
                 bar.finish_and_clear();
             }
             let failure = again(case, difference, outcome.diagnosis, |case, record| {
-                let traced = build_checked(&case.config, &config, true)?;
+                let traced = build(&case.config, &config, true)?;
                 Ok(run_case(&traced, case, Some(record))?.difference)
             });
             summary.failure = Some(failure?);

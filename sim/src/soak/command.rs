@@ -16,7 +16,7 @@ use super::repeat::{again, interrupted, running, watch_for_ctrl_c, Failure, Repe
 use super::{folder, program, run_case, Case, Mode, Outcome, Record, Tally};
 use crate::card::CardModel;
 use crate::config::{resolve, SetArgs};
-use crate::demo::build_checked;
+use crate::demo::build;
 use crate::progress::NEWS;
 
 /// Runs random programs on random networks and compares all that comes of them
@@ -127,7 +127,7 @@ pub fn run(args: &SoakArgs) -> Result<bool> {
     }
     let mut models: HashMap<&str, CardModel> = HashMap::new();
     for config in configs.iter().filter(|_| modes.iter().any(|mode| mode.has_card())) {
-        models.insert(config, build_checked(config, &resolve(config)?, args.record)?);
+        models.insert(config, build(config, &resolve(config)?, args.record)?);
     }
     watch_for_ctrl_c();
     let summary = all(args, &models, case)?;
@@ -181,7 +181,7 @@ fn all(args: &SoakArgs, models: &HashMap<&str, CardModel>, case: impl Fn(u64) ->
             }
             let failure = again(case, difference, outcome.diagnosis, |case, record| {
                 let traced = match case.mode.has_card() {
-                    true => Some(build_checked(&case.config, &resolve(&case.config)?, true)?),
+                    true => Some(build(&case.config, &resolve(&case.config)?, true)?),
                     false => None,
                 };
                 Ok(run_case(traced.as_ref(), case, Some(record))?.difference)

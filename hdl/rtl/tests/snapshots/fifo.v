@@ -90,7 +90,7 @@ module fifo (
 `ifdef FORMAL
     always @(posedge clk) if (!rst) assert ((level <= 5'd16)); // hdl/rtl/tests/snapshot.rs:47 the level stays within the depth
 `elsif FERROWIRE_ASSERT
-    always @(posedge clk) if (!rst && !((level <= 5'd16))) begin $display("%m: the level stays within the depth (hdl/rtl/tests/snapshot.rs:47)"); $stop; end
+    always @(posedge clk) if (!rst && !((level <= 5'd16))) begin $display("%m: the level stays within the depth (hdl/rtl/tests/snapshot.rs:47)"); $stop; end // hdl/rtl/tests/snapshot.rs:47
 `endif
 endmodule
 
