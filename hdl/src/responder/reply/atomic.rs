@@ -299,6 +299,10 @@ pub(super) fn atomic(
         })
         .collect();
     let at_scan = state.is(State::Scan);
+    m.assert(
+        !at_scan | under_way.le(lit(NUMBER_BITS, ATOMICS)),
+        "all that was written since the read is known",
+    );
     let hit = cat(&hits).any();
     let from = m.reg("from", 5).no_reset();
     let (has_scanned, scanned) = (m.delay("has_scanned", &at_scan), m.delay("scanned", &group));
