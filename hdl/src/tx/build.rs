@@ -531,10 +531,16 @@ fn at_once(
     leaves: &Leaves,
 ) -> Header {
     let valid = m.reg("summed_valid", 1).reset(0);
-    // Whether there is a packet is no part of the enables of what is wide: without one they load what nobody looks at.
     let moves = (!valid | leaves.free).named("summed_moves");
     let frees = able & moves;
-    m.when(moves, |m| m.set(&valid, able));
+    // The opposite of `valid` is for the enable of what is wide, so that the stage before this one does not wait for a net of so many loads. Whether
+    // there is a packet is no part of it: without one it loads what nobody looks at.
+    let nothing = m.reg("summed_nothing", 1).reset(1);
+    m.when(moves, |m| {
+        m.set(&valid, able);
+        m.set(&nothing, !able);
+    });
+    let wide_moves = (nothing | leaves.free).named("summed_wide_moves");
     let with_sum = Summed {
         network,
         checksum: planned.checksum(),
@@ -543,7 +549,7 @@ fn at_once(
         next,
     };
     let summed = m.reg_of("summed", &with_sum);
-    m.when(moves, |m| m.set_all(&summed, &with_sum));
+    m.when(wide_moves, |m| m.set_all(&summed, &with_sum));
 
     let width = 8 * (HEADER_BYTES as u32).next_multiple_of(cfg.beat_bytes);
     let bytes = [summed.datagram_bytes + ipv4::BYTES, summed.datagram_bytes];
@@ -668,6 +674,8 @@ pub fn build(
     let last_word = sum(width, &[next.extent.header, next.extent.payload]);
     let end_word = last_word + raw.then(lit(width, (1u64 << width) - 1), lit(width, icrc::BYTES / 4));
     let active = m.reg("active", 1).reset(0);
+    // Its opposite, for the enable of the header.
+    let idle = m.reg("idle", 1).reset(1);
     let beats_left = m.reg("beats_left", width - word_bits).no_reset();
     let empty = m.reg("empty", lane_bits).no_reset();
     let before_payload = m.reg("before_payload", HEADER_WORD_BITS - word_bits).no_reset();
@@ -706,8 +714,8 @@ pub fn build(
     m.drive(&leaves.goes, goes);
     m.drive(&leaves.free, free);
     m.drive(&leaves.turns, !active | last);
-    m.drive(&leaves.idle, !active);
-    m.drive(&leaves.fires, beats.fire());
+    m.drive(&leaves.idle, idle);
+    m.drive(&leaves.fires, !idle & beats.ready & (!wants | joined.valid));
     m.when(beats.fire(), |m| {
         m.set(&beats_left, beats_left - 1);
         m.set(&last, beats_left.eq(1));
@@ -719,6 +727,7 @@ pub fn build(
     });
     m.when(free, |m| {
         m.set(&active, header.valid);
+        m.set(&idle, !header.valid);
         let beats = end_word.slice(word_bits, width - word_bits);
         m.set(&beats_left, beats);
         m.set(&last, beats.eq(0));
