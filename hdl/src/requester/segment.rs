@@ -685,6 +685,8 @@ pub fn segment(
     let run = m.reg("run", WINDOW_BITS).no_reset();
     let to_high = m.reg("to_high", 24).no_reset();
     let remaining = m.reg("remaining", 32).no_reset();
+    // That is more than a path MTU: whether a packet is the last one decides much else.
+    let more = m.reg("more", 1).no_reset();
     // Of the addresses, what the offset makes of the lower half; the upper one counts the carry when a packet is there.
     let remote_low = m.reg("remote_low", 33).no_reset();
     // The WQE was longer when its packets before this were sent.
@@ -710,6 +712,8 @@ pub fn segment(
         m.set(&begun_psn, row.psn - sent_before);
         m.set(&to_high, row.high - row.psn);
         m.set(&remaining, length - row.offset);
+        // By the number of its last byte.
+        m.set(&more, whole_mtus(m, length + !row.offset, copy.mtu).any() & length.any());
         m.set(&remote_low, low_of(wqe(send_wqe::REMOTE_VA), row.offset));
         m.set(&short, row.offset.any() & length.le(row.offset) & !starts);
         m.set(&astray, is_ud & no_handle & !starts);
@@ -750,7 +754,7 @@ pub fn segment(
     let sending = state.is(State::Send);
     let sending = if cfg.unhurried() { sending } else { (sending & !(judging & refused)).named("sends") };
     let first = offset.eq(0);
-    let last = (remaining.le(mtu.zext(32)) | broken | short | astray | answered | executes).named("last");
+    let last = (!more | broken | short | astray | answered | executes).named("last");
     let fails_short = short & !broken;
     let status = m.mux(fails_short, &lit(8, WcStatus::LocLenErr.code()), &of_wqe);
     let cause = m.mux(fails_short, &lit(8, LocalCause::WqeSize.code()), &why);
@@ -832,6 +836,7 @@ pub fn segment(
         m.set(&psn, next_psn);
         m.set(&offset, next_offset);
         m.set(&remaining, remaining - mtu.zext(32));
+        m.set(&more, remaining.gt(cat(&[lit(1, 0), mtu]).zext(32)));
         m.set(&ran, 1);
         m.set(&used, m.mux(spent, &used_now, &(used_now + bytes.zext(used.width()))));
         m.set(&run, run + 1);
