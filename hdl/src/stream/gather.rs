@@ -17,7 +17,7 @@
 //!
 //! `forget` takes a row's flags back, except those on offer ([`Forget::outdates`]); a row without flags does not leave.
 //!
-//! One row a cycle in, and one every other cycle out while none comes in; latency 3, and 4 with more than [`FEW`] rows. The flags of each row, and whether it waits,
+//! One row a cycle in, and one every other cycle out while none comes in; latency 4, and 5 with more than [`FEW`] rows. The flags of each row, and whether it waits,
 //! lie in LUT RAM, the line in block RAM. Reset empties all; the input waits for as many cycles as there are rows, in which
 //! `forget` says nothing.
 
@@ -82,8 +82,13 @@ pub fn gather(m: &Scope, #[param] rows: u32, input: Stream<Flagged>, forget: For
     let kept = m.mem("kept", rows, &Row { waits: bits(1), flags: bits(width) });
     let kept = kept.style(Style::Distributed).build();
 
-    let pushes = m.wire("pushes", 1);
-    let line = Stream::new(m, "line", pushes, input.row);
+    // What was written in the cycle before is on its way still: reading and writing have a port each.
+    let changes = m.reg("changes", 1).reset(0);
+    let changed = m.reg("changed", index).no_reset();
+    let change = m.reg_of("change", &Row { waits: bits(1), flags: bits(width) });
+    // A row joins the line with that write.
+    let pushes = m.reg("pushes", 1).reset(0);
+    let line = Stream::new(m, "line", pushes, changed);
     m.assert(!pushes | line.ready, "a row waits once");
     let line = deep_fifo(m, rows, line);
     // The row's flags are read by what the line shows: of many rows from deep LUT RAM, which block RAM's output is too late for.
@@ -106,10 +111,6 @@ pub fn gather(m: &Scope, #[param] rows: u32, input: Stream<Flagged>, forget: For
     // One row in a cycle: cleared, forgotten, flagged, or taken from the line.
     let at = forget.valid.then(forget.row, input.valid.then(input.row, line.payload));
     let at = clearing.then(cleared, at);
-    // What was written in the cycle before is on its way still: reading and writing have a port each.
-    let changes = m.reg("changes", 1).reset(0);
-    let changed = m.reg("changed", index).no_reset();
-    let change = m.reg_of("change", &Row { waits: bits(1), flags: bits(width) });
     kept.write(changes, changed, &change);
     let row = m.mux(changes & changed.eq(at), &change, &kept.read_now(at));
     let after = Row {
@@ -119,7 +120,7 @@ pub fn gather(m: &Scope, #[param] rows: u32, input: Stream<Flagged>, forget: For
     m.set(&changes, clearing | forget.valid | put | take);
     m.set(&changed, at);
     m.set_all(&change, &after);
-    m.drive(&pushes, put & !row.waits);
+    m.set(&pushes, put & !row.waits);
 
     let out = Stream::new(m, "out", shown, offer.clone());
     m.when(take, |m| {
