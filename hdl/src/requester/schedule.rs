@@ -266,7 +266,10 @@ impl Row {
 struct Count {
     all: Sig,
     pending: Sig,
-    others: Sig,
+    /// Otherwise `room`, or `piece` where that is less.
+    narrow: Sig,
+    room: Sig,
+    piece: Sig,
 }
 
 /// As many WQEs as a grant brings to a QP that has some, and fewer than 2^`limit` under way. All numbers are less by one, so that a power of two
@@ -285,8 +288,7 @@ fn count(
     let room = (!under_way.trunc(limit)).zext(16);
     let within = |number: Sig| !(number >> bits).any() & number.trunc(bits).le(piece);
     let all = within(pending) & !(newest >> limit).any();
-    let others = m.mux(within(room), &room.trunc(bits), &piece);
-    Count { all, pending: pending.trunc(bits), others }
+    Count { all, pending: pending.trunc(bits), narrow: within(room), room: room.trunc(bits), piece }
 }
 
 /// What a QP waits for.
@@ -538,8 +540,11 @@ pub fn schedule(
     // The state comes later than the row. What was fetched before SQD is fetched again one by one, and then there is nothing more.
     let any_work = m.mux(drains, &row.high.ne(row.fetch), &producer.ne(row.fetch));
     let all = m.delay("all", &(granted.all & !drains));
-    let (pending, others) =
-        (m.delay("pending", &granted.pending), m.delay("some", &(!drains).then(granted.others, lit(6, 0))));
+    // The least of both limits is chosen a cycle later.
+    let pending = m.delay("pending", &granted.pending);
+    let narrow = m.delay("narrow", &(granted.narrow | drains));
+    let room_left = m.delay("room_left", &(!drains).then(granted.room, lit(6, 0)));
+    let others = m.mux(narrow, &room_left, &m.delay("piece", &granted.piece));
     let less = m.mux(all, &pending, &others);
     let address = m.delay("address", &cfg.bus(queue.base + queue.bytes_to(&bounds, row.fetch)));
     let has_work = sends & any_work;
