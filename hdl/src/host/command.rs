@@ -619,7 +619,7 @@ pub fn command(
         checks.refuse(is & !legal, Status::BadTransition, Attribute::State);
         let missing = m.delay("missing", &(required & !given_mask));
         let extra = m.delay("extra", &(given_mask & !allowed));
-        m.set(&offending, lowest_code(missing.any().then(missing, extra)));
+        m.set(&offending, missing.any().then(lowest_code(missing), lowest_code(extra)));
         // `AttrMask` stands for the attribute that `offending` names.
         checks.refuse(is & (missing | extra).any(), Status::BadAttribute, Attribute::AttrMask);
         let mut range = |bit: AttributeBit, bad: Sig, attribute: Attribute| {
@@ -1214,7 +1214,7 @@ pub fn command(
 
     let progress = CommandProgress { ready: !clearing, fatal: state.is(State::Fatal), consumer };
     let taken = done.fire();
-    let write = write_entry(m, cfg, Order::Event, done);
+    let write = write_entry(m, cfg, Order::Event, half(&m.label("done"), done));
     let arms = here & any_op(&[Op::CreateSrq, Op::ModifySrq]);
     let limit = TableWrite { enable: arms, index: object.trunc(srq_bits), entry: limit };
     let srqs = SrqControl { entry: srqs, limit, query: object.trunc(srq_bits) };

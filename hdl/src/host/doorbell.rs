@@ -219,7 +219,7 @@ pub fn doorbell(
         .otherwise_when(taken | ignored | maybe_push, |m| m.set(&held_valid, 0));
     // There are none, or those that there were have gone.
     let before = m.reg("before", 5).no_reset();
-    let goes = taken | ignored | (held_valid & maybe_push);
+    let goes = m.delay("goes", &((taken | ignored | (held_valid & maybe_push)) & fences));
     m.when(!fences, |m| m.set(&before, WAITING))
         .otherwise_when(goes & before.any(), |m| m.set(&before, before - 1));
     let fenced = m.delay("fenced", &(fences & (before.eq(0) | (!held_valid & !raw.valid))));

@@ -264,7 +264,7 @@ pub fn event(
     m.when(state.is(State::Weigh), |m| m.set(&state, State::Decide));
     let decide = state.is(State::Decide);
     let there = place.valid & eq.any();
-    let full = m.delay("full", &(producer - consumer).shr_by(place.log2).any());
+    let full = m.delay("taken", &(producer - consumer)).shr_by(place.log2).any();
     let rest = cat([&lit(1, 0), &(held.flags.bit(1) & of_entry)]);
     // This kind is done with; the CQ may have another to tell of.
     let goes_on = |m: &Scope| {
