@@ -32,7 +32,7 @@
 //! set. Longest path: the next SGE out of the store, what is to be passed over of it, and these comparisons. Reset: nothing is kept.
 
 use crate::config::RnicConfig;
-use crate::memory::{next_page, to_page_end, PAGE};
+use crate::memory::{next_page, to_page_end};
 use crate::requester::fetch::{grain, UNIT};
 use crate::requester::list::{Released, BANKS, MAX_INLINE, UNITS};
 use crate::requester::segment::{Candidate, Packet};
@@ -367,7 +367,8 @@ pub fn gather(
     let inside = Place {
         va: m.mux(all, &(at.va + needs.zext(64)), &next_page(at.va)),
         left: at.left - m.mux(all, &needs, &page_left).zext(33),
-        page_left: m.mux(all & more.any(), &more, &lit(13, PAGE)),
+        // Nothing is left where both are equal: the next piece begins a page.
+        page_left: cat(&[all.then(more.trunc(12), lit(12, 0)), !all | page_left.eq(needs) | more.bit(12)]),
         ..at.clone()
     };
     // Which of them it is where it moves is known before whether it does.
