@@ -129,7 +129,8 @@ pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Str
     let at_cause = state.is(State::Cause);
     let causes = m.mem("causes", cfg.qps, &Outcome::of()).style(Style::Block).build();
     let goes = m.wire("goes", 1);
-    causes.write(goes & fails, qp, &outcomes.payload);
+    // Tables are written as long as an entry waits to go, with the same each time.
+    causes.write(known & fails, qp, &outcomes.payload);
     // Read for each entry, and looked at for few. A cause is not written by an entry that looks one up.
     let cause = causes.read(m, entries.valid & ready, qp, Collision::Any);
     m.when(looks_up, |m| m.set(&state, State::Cause));
@@ -160,12 +161,15 @@ pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Str
     let owes = (before.owes | fails) & (!entry.completes | drained);
     let reads = m.mux(marker, &lit(READ_BITS, 0), &(before.reads + entry.answered.zext(READ_BITS)));
     let after = Row { failed, owes: owes & !marker, reads };
-    let changes = goes & (fails | marker | before.failed | entry.answered);
+    let changes = fails | marker | before.failed | entry.answered;
     let at = m.mux(sweeping, &sweep, &qp);
     let next = m.mux(sweeping, &shape.zeros(), &after);
-    m.set_all(&row_write, &TableWrite { enable: changes | sweeping, index: at, entry: next.clone() });
+    m.set_all(
+        &row_write,
+        &TableWrite { enable: (known & changes) | sweeping, index: at, entry: next.clone() },
+    );
     // Whoever waits for READs hears of it when what they brought is in memory.
-    let reads_done = ReadsDone { enable: changes | sweeping, index: at, entry: next.reads };
+    let reads_done = ReadsDone { enable: (goes & changes) | sweeping, index: at, entry: next.reads };
     let reads_done = m.delay("reads_done", &reads_done);
     let kick = Stream::new(m, "kick", goes & entry.answered, qp);
     m.drive(&kick_room, kick.ready);
