@@ -126,7 +126,7 @@ impl Target {
 }
 
 /// Modules that move bytes of a beat to other lanes: the names that `ferrowire-rtl-gen` gives them, with or without a number.
-const ROTATORS: [&str; 3] = ["realign", "join", "grh"];
+const ROTATORS: [&str; 5] = ["rotate", "blend", "realign", "join", "grh"];
 
 fn is_rotator(module: &str) -> bool {
     let stem = module.trim_end_matches(|c: char| c.is_ascii_digit());

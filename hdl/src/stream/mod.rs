@@ -16,7 +16,7 @@ pub use fifo::{
 };
 pub use gather::{gather, Flagged, Forget};
 pub(crate) use proof::proofs;
-pub(crate) use realign::{byte_mask, lanes_from, rotate};
+pub(crate) use realign::{blend, byte_mask, lanes_from, rotate};
 pub use realign::{realign, Realign, Realigned};
 pub(crate) use row::{fact_of, row_of};
 pub use skid::{breath, catch, forward, half, skid, wide_skid, Wide};

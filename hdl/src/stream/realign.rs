@@ -137,12 +137,14 @@ pub(crate) fn lanes_from(from: Sig) -> Sig {
     cat(&lanes)
 }
 
-/// `data` rotated up by `by` bytes.
-pub(crate) fn rotate(data: Sig, by: Sig) -> Sig {
+/// `data` rotated up by `by` bytes. A module of its own, which synthesis maps by itself: two levels of it are a LUT of six inputs, and where a choice
+/// of two comes after it, the mapper would join that and the last level for one reader and build that level once more for another.
+#[module]
+pub(crate) fn rotate(m: &Scope, data: Sig, by: Sig) -> Sig {
     (0..by.width()).fold(data, |data, level| {
         let (k, width) = (8 << level, data.width());
         let rotated = cat(&[data.slice(width - k, k), data.slice(0, width - k)]);
-        by.bit(level).then(rotated, data)
+        m.mux(by.bit(level), &rotated, &data)
     })
 }
 
@@ -150,6 +152,14 @@ pub(crate) fn rotate(data: Sig, by: Sig) -> Sig {
 pub(crate) fn byte_mask(lanes: Sig) -> Sig {
     let bytes: Vec<Sig> = lanes.chunks(1).iter().map(|lane| lane.repeat(8)).collect();
     cat(&bytes)
+}
+
+/// Of each lane the new byte, the old one, or zero outside the strobe. A module of its own, as [`rotate`]: a LUT a bit, which the mapper would
+/// join with what makes the lanes.
+#[module]
+pub(crate) fn blend(_m: &Scope, new_lanes: Sig, strobe: Sig, new: Sig, old: Sig) -> Sig {
+    let new_lanes = byte_mask(new_lanes);
+    ((new & new_lanes) | (old & !new_lanes)) & byte_mask(strobe)
 }
 
 /// Rotates runs of bytes, one command a run.
@@ -176,7 +186,7 @@ pub fn realign(m: &Scope, command: Stream<Realign>, data: Stream<Sig>) -> Stream
     data.accept(plans.valid & rotated_free & !(last & plans.keep));
     plans.accept(data.valid & rotated_free & last);
     let beat = Rotated {
-        data: rotate(data.payload, plans.rotate),
+        data: rotate(m, data.payload, plans.rotate),
         here: lanes_from(plans.rotate),
         from_first: lanes_from(plans.first),
         to_end: !(lanes_from(plans.end) << 1),

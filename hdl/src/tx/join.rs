@@ -30,7 +30,7 @@
 
 use super::Payload;
 use crate::config::RnicConfig;
-use crate::stream::{byte_mask, catch, lanes_from, rotate};
+use crate::stream::{blend, catch, lanes_from, rotate};
 use ferrowire_rtl::{bits, cat, lit, module, Bits, Bundle, Scope, Sig, Stream, Style};
 
 /// Where a packet's payload goes.
@@ -231,15 +231,15 @@ pub fn join(m: &Scope, cfg: &RnicConfig, runs: Stream<Run>, beats: Stream<Payloa
     let to_end = !(lanes_from(plans.shown.end) << 1);
     let strobe = fresh.then(lanes_from(plans.shown.first), all) & (here.last & !spills).then(to_end, all);
     let strobe = flushing.then(flush_strobe, strobe);
-    let rotated = rotate(here_data, turn);
+    let rotated = rotate(m, here_data, turn);
     let new = lanes_from(at);
     // A register a byte, for each byte keeps what it has or takes what comes.
     let held: Vec<Sig> =
         (0..cfg.beat_bytes).map(|lane| m.reg(&format!("held{lane}"), 8).no_reset()).collect();
     m.when(shown_free, |m| {
         m.set(&shown_valid, flushing | (ready & emits));
-        let new = byte_mask(new & !flushing.repeat(cfg.beat_bytes));
-        m.set(&shown.data, ((rotated & new) | (cat(&held) & !new)) & byte_mask(strobe));
+        let new = new & !flushing.repeat(cfg.beat_bytes);
+        m.set(&shown.data, blend(m, new, strobe, rotated, cat(&held)));
         m.set(&shown.last, flushing | (here.last & !spills));
         m.set(&flushing, 0);
     });
