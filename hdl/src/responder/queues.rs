@@ -54,8 +54,9 @@ impl<T: Bundle> Queues<T> {
         let Some(shared) = &self.shared else {
             return self.own.read(m, enable, qp, collision);
         };
-        let own = self.own.read(m, enable & !number.msb(), qp, collision);
-        let shared = shared.read(m, enable & number.msb(), srq, collision);
+        // Which of both is known late: both are read.
+        let own = self.own.read(m, enable, qp, collision);
+        let shared = shared.read(m, enable, srq, collision);
         let of_shared = m.reg("of_shared", 1).no_reset();
         m.when(enable, |m| m.set(&of_shared, number.msb()));
         m.mux(of_shared, &shared, &own)

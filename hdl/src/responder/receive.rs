@@ -572,7 +572,7 @@ pub fn receive(
     // What has been asked for.
     let now_read = m.wire_of("now_read", &Mark::of(cfg));
     let new_life = m.wire_of("new_life", &Life::of(cfg));
-    let plans = m.wire("plans", 1);
+    let plans = m.reg("plans", 1).reset(0);
     let far = |at: usize| distance_of(cfg, at);
     let distance = m.reg("distance", clog2(u64::from(far(0))) + 1).reset(far(0));
     let touched = ahead(
@@ -596,14 +596,33 @@ pub fn receive(
 
     // One event or the oldest in line; what it is stays for the three cycles that follow.
     let (line, back) = m.later("line", &bits(rq_bits));
-    // Which would be next does not depend on whether one begins in this cycle.
-    let is_demand = look.is(Look::Ask);
-    m.when(idle & is_demand, |m| m.set(&look, Look::Asked));
+    // Of those that come seldom and are first, which one it would be is known a cycle before: each stands until it is taken.
     let mark_room = m.wire("mark_room", 1);
-    let is_reset = !is_demand & resets.valid & mark_room;
-    let is_gone = !is_demand & !resets.valid & gone.valid & mark_room;
-    let is_error = !is_demand & !resets.valid & !is_gone & errors.valid;
-    let free = !is_demand & !is_reset & !is_gone & !is_error;
+    let rare_goes = m.wire("rare_goes", 1);
+    let of_shared = |srq: Sig| cat(&[srq.zext(rq_bits - 1), lit(1, 1)]);
+    let demands = look.is(Look::Ask);
+    let mut candidates = Vec::new();
+    let mut open = !rare_goes;
+    for (name, comes, queue) in [
+        ("demand", demands, sought.queue),
+        ("reset", resets.valid, resets.payload.zext(rq_bits)),
+        ("gone", gone.valid, of_shared(gone.payload)),
+        ("error", errors.valid, errors.payload.zext(rq_bits)),
+    ] {
+        let next = m.reg(&format!("is_{name}"), 1).reset(0);
+        m.set(&next, open & comes);
+        candidates.push((next, comes, queue));
+        open = open & !comes;
+    }
+    let [is_demand, next_reset, next_gone, is_error] = [0, 1, 2, 3].map(|at: usize| candidates[at].0);
+    let rare_queue =
+        candidates.iter().rev().fold(lit(rq_bits, 0), |queue, (_, comes, own)| comes.then(*own, queue));
+    let rare_queue = m.delay("rare_queue", &rare_queue);
+    let (is_reset, is_gone) = (next_reset & mark_room, next_gone & mark_room);
+    let rare = (is_demand | is_error | ((next_reset | next_gone) & mark_room)).named("rare");
+    m.drive(&rare_goes, idle & rare);
+    let free = !rare;
+    m.when(idle & is_demand, |m| m.set(&look, Look::Asked));
     let lines_turn = m.reg("lines_turn", 1).reset(0);
     let any_event = needs.valid | doorbell.valid;
     // Who reads ahead leaves places for WQEs that messages wait for, and does not come in line where it finds none.
@@ -622,19 +641,9 @@ pub fn receive(
     errors.accept(idle & is_error);
     doorbell.accept(idle & is_doorbell);
     line.accept(idle & is_line);
-    let mut chosen = line.payload;
-    let of_shared = |srq: Sig| cat(&[srq.zext(rq_bits - 1), lit(1, 1)]);
-    for (yes, queue) in [
-        (is_doorbell, doorbell.queue),
-        (is_need, needs.queue),
-        (is_error, errors.payload.zext(rq_bits)),
-        (is_gone, of_shared(gone.payload)),
-        (is_reset, resets.payload.zext(rq_bits)),
-        (is_demand, sought.queue),
-    ] {
-        chosen = m.mux(yes, &queue, &chosen);
-    }
-    let any = is_demand | is_reset | is_gone | is_error | is_line | is_need | is_doorbell;
+    let chosen = m.mux(is_need, &needs.queue, &m.mux(is_line, &line.payload, &doorbell.queue));
+    let chosen = m.mux(rare, &rare_queue, &chosen);
+    let any = rare | is_line | is_need | is_doorbell;
     let starts = idle & any;
     let number = m.reg("queue", rq_bits).reset(0);
     let index = m.reg("index", 16).no_reset();
@@ -662,20 +671,21 @@ pub fn receive(
     let row_write = m.wire("row_write", 1);
     let rows = Queues::new(m, cfg, "rows", &next, Style::Block);
     rows.write(row_write, number, &next);
-    let row = rows.read(m, starts, chosen, Collision::Never);
+    // What is read while nothing begins is not looked at.
+    let row = rows.read(m, idle, chosen, Collision::Never);
     let queues = Queues::new(m, cfg, "queues", &Ring::of(), Style::Block);
     let queue = Ring { base: given.entry.rq_base, log2: given.entry.rq_log2, stride: given.entry.rq_stride };
     queues.own.write(given.enable, given.index, &queue);
     let SrqEntry { base, log2, stride, .. } = shared.entry.clone();
     queues.write_shared(shared.enable, shared.index, &Ring { base, log2, stride });
-    let queue = queues.read(m, starts, chosen, Collision::New);
+    let queue = queues.read(m, idle, chosen, Collision::New);
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Block).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
     // The queue of a QP in RESET may be gone before its row is cleared.
     let exist = m.mem("exist", cfg.srq_rows(), &bits(1)).style(Style::Distributed).init(vec![]).build();
     exist.write(shared.enable, shared.index, &shared.entry.valid);
     let qp_of = |number: Sig| number.trunc(qp_bits);
-    let qp_state = row_of(m, "state", (starts, qp_of(chosen), qp_of(number)), &states, &broadcast.state);
+    let qp_state = row_of(m, "state", (idle, qp_of(chosen), qp_of(number)), &states, &broadcast.state);
     let exists = exist.read_now(number.trunc(cfg.srq_bits()));
     let lives_now = m.mux(number.msb(), &exists, &qp_state.ne(QpState::Reset.code()));
 
@@ -751,7 +761,8 @@ pub fn receive(
     // A need that finds no room stands.
     needs.accept(done & kind_need & (reads | !kind_exact | !there));
     // In the last cycle of each event, whether anything is read is known late.
-    m.drive(&plans, done | (!state.is(State::Idle) & (kind_need | kind_demand)));
+    let may_read = m.mux(starts, &(is_need | is_demand), &(kind_need | kind_demand));
+    m.set(&plans, at_plan | ((starts | at_row) & may_read));
     m.when(done & kind_demand & there & !reads, |m| m.set(&look, Look::Ask));
     let read = Stream::new(m, "read", reads, DmaReadRequest { address, length: cat(&[lit(6, 0), units]) });
     let mark = done & (kind_gone | kind_reset);
