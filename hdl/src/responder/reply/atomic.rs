@@ -256,7 +256,9 @@ pub(super) fn atomic(
         jobs.errand,
         &[was_here, was_here | (operand_was_here & !jobs.granted), lit(1, 1), lit(1, 1)],
     );
-    let may = may & !m.delay("just_took", &(takes | done));
+    // What is forgotten leaves the queues in the next cycle, from a register.
+    let forgets = m.reg("forgets", 1).reset(0);
+    let may = may & !m.delay("just_took", &(takes | done | forgets));
     m.drive(&takes, idle & jobs.valid & may);
     jobs.accept(idle & may);
     let errors = takes & executes & words.error;
@@ -280,7 +282,7 @@ pub(super) fn atomic(
 
     // Those between its read and now, four a cycle.
     let changes = m.reg("changes", 1).no_reset();
-    let forgets = skipped | errors;
+    m.set(&forgets, skipped | errors);
     let counts = done | forgets;
     let past = Past { valid: done & changes, address: places.address };
     let slot = number.slice(2, 3);

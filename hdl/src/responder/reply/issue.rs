@@ -23,7 +23,7 @@ use super::atomic::{Place, ATOMICS};
 use super::cut::{About, Candidate, Work};
 use crate::config::RnicConfig;
 use crate::memory::{next_page, to_page_end, Lookup, Passage, Translation};
-use crate::stream::{breath, deep_fifo, few, fifo};
+use crate::stream::{breath, deep_fifo, few, fifo, forward, prompt_fifo};
 use crate::types::DmaReadRequest;
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::Access;
@@ -210,7 +210,8 @@ pub(super) fn issue(
     };
     let ends = Stream::new(m, "ends", reads, End { atomic: is_atomic, word, last: !half });
     m.assert(!ends.valid | ends.ready, "every read has a place");
-    let ends = deep_fifo(&m.label("ends"), READS, ends);
+    // As soon there as out of a deep FIFO, for data may follow at once, and out of a register: what data means is known early.
+    let ends = forward(&m.label("end"), prompt_fifo(&m.label("ends"), READS, ends));
     let place = Place { address: answers.address.slice(3, 61), written };
     let places = Stream::new(m, "place", go & is_atomic & granted, place);
     m.assert(!places.valid | places.ready, "every atomic has a place");

@@ -58,7 +58,7 @@ use crate::config::RnicConfig;
 use crate::context::congestion::{Charge, Gate};
 use crate::host::dma::{write_entry, EntryWrite, Order};
 use crate::memory::{Lookup, Passage, Translation};
-use crate::stream::{breath, deep_fifo, half};
+use crate::stream::{breath, deep_fifo};
 use crate::tx::arbitrate::TxSource;
 use crate::types::{DmaReadData, DmaReadRequest, DmaWrite, QpBroadcast, QpFault, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
@@ -294,11 +294,9 @@ pub fn reply(
     let passed = breath(&m.label("passed"), cfg.unhurried(), ordered.pass);
     let header = in_turn(m, passed, departed.headers);
     let comes = header.valid;
-    let header = half(&m.label("headers"), header);
-    let ended = Stream::new(m, "end", header.valid & header.end, header.qp);
-    m.assert(!ended.valid | ended.ready, "a QP ends once");
-    let (ends, acknowledges) = (header.end, header.acknowledges);
-    let packet = header.discard_if(m, ends).map(Header::packet);
+    let (packet, ended) = shown(m, header);
+    let acknowledges = packet.acknowledges;
+    let packet = packet.map(Header::packet);
     let ended = deep_fifo(&m.label("ended"), cfg.qps, ended);
     Replied {
         source: TxSource { packet, payload: Some(collected.payload) },
@@ -323,6 +321,23 @@ pub fn reply(
             operation: departed.operation,
         },
     }
+}
+
+/// A [`half`](crate::stream::half) that shows packets apart from the ends of QPs, from a register each. An end stays for a cycle.
+fn shown(m: &Scope, header: Stream<Header>) -> (Stream<Header>, Stream<Sig>) {
+    let [held, shows_packet, shows_end] =
+        ["shows_header", "shows_packet", "shows_end"].map(|name| m.reg(name, 1).reset(0));
+    let shown = m.reg_of("shown_header", &header.payload);
+    m.discard(&shown.end);
+    header.accept(!held);
+    m.when(!held, |m| m.set_all(&shown, &header.payload));
+    let packet = Stream::new(m, "packet", shows_packet, shown.clone());
+    let ended = Stream::new(m, "end", shows_end, shown.qp);
+    m.assert(!ended.valid | ended.ready, "a QP ends once");
+    m.set(&held, m.mux(held, &(shows_packet & !packet.ready), &header.valid));
+    m.set(&shows_packet, m.mux(held, &(shows_packet & !packet.ready), &(header.valid & !header.end)));
+    m.set(&shows_end, !held & header.valid & header.end);
+    (packet, ended)
 }
 
 /// Takes turns where both wait. A departure that comes in this cycle is no part of the choice: it is known late. So what is on
