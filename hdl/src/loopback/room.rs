@@ -85,6 +85,7 @@ pub fn room(m: &Scope, cfg: &RnicConfig, changes: Changes) -> Room {
         reg
     };
     let passed = counted("request", changes.request);
+    let response = counted("response", changes.response);
     let unspent = counted("unspent", changes.unspent);
     let small = counted("small", cat(&changes.small));
     let small = [0, 1].map(|i| only(small.bit(i), lit(width, smallest(cfg))));
@@ -93,7 +94,7 @@ pub fn room(m: &Scope, cfg: &RnicConfig, changes: Changes) -> Room {
     let requests = m.reg("requests", width).reset(half);
     m.set(&requests, requests - passed + changes.raw + only(left.request, left.beats));
     let answers = m.reg("answers", width).reset(half);
-    m.set(&answers, answers - changes.response - small + unspent + only(!left.request, left.beats));
+    m.set(&answers, answers - response - small + unspent + only(!left.request, left.beats));
     m.assert(requests.le(half) & answers.le(half), "no more comes back to the loop's ring than was reserved");
     // Small ones may pass for three cycles more.
     let least = largest(cfg) + 6 * smallest(cfg);
