@@ -315,7 +315,10 @@ pub fn admit(
     // A flush has its turn where no packet is decided, and after each that is.
     let flush_turn = m.reg("flush_turn", 1).reset(0);
     let decides = known & settled & fault_room & (end_room | !life_ends) & (last_room | !lasts);
-    let flushes = flushed.valid & (flush_turn | !decides);
+    // That none is, is known a cycle before: the decision is late. One that is ready then goes in the next cycle.
+    let undecided = m.reg("undecided", 1).reset(0);
+    m.set(&undecided, !decides);
+    let flushes = flushed.valid & (flush_turn | undecided);
     let can = decides & !flushes;
     let tells = !starts & !lasts;
     let atomic_answer = cfg.only(cfg.atomics, answered & facts.kind.eq(Kind::Atomic.code()));
