@@ -63,9 +63,21 @@ struct Whole {
     empty: Sig,
 }
 
-/// Cuts runs into pieces. `invalidated`: what becomes of a SEND that invalidates a key is decided.
+/// Bytes of a run's first piece: up to the page's end, if it does not end before.
+pub(super) fn first_length(m: &Scope, run: &Run) -> Sig {
+    within_page(m, run.va, run.bytes)
+}
+
+/// So many bytes, or as many as there are up to the page's end. Whether they end before the page does is known beside how far that is: as many as the
+/// address has to go to the page's last byte and one more, or fewer.
+fn within_page(m: &Scope, va: Sig, bytes: Sig) -> Sig {
+    let within = bytes.le((!va.trunc(12)).zext(13));
+    m.mux(within, &bytes, &to_page_end(va))
+}
+
+/// Cuts runs into pieces. `first`: of a run, as [`first_length`]; `invalidated`: what becomes of a SEND that invalidates a key is decided.
 #[module]
-pub fn cut(m: &Scope, cfg: &RnicConfig, runs: Stream<Run>, invalidated: Sig) -> Cut {
+pub fn cut(m: &Scope, cfg: &RnicConfig, runs: Stream<Run>, first: Sig, invalidated: Sig) -> Cut {
     let state = m.fsm("state", State::Ask);
     let at_measure = state.is(State::Measure);
     let held = m.reg("held", 1).reset(0);
@@ -83,17 +95,13 @@ pub fn cut(m: &Scope, cfg: &RnicConfig, runs: Stream<Run>, invalidated: Sig) -> 
     runs.accept(if cfg.unhurried() { !held } else { !held | goes });
     let comes = runs.fire();
     m.set(&held, comes | (held & !goes));
-    let from = m.mux(at_measure, &va, &runs.va);
-    let wanted = m.mux(at_measure, &rest, &runs.bytes);
-    // Whether it ends before the page does is known beside how far that is: as many bytes as the address has to go to the page's last one, or fewer.
-    let within = wanted.le((!from.trunc(12)).zext(13)).named("within");
     m.when(comes, |m| {
         m.set_all(&run, &whole);
         m.set(&va, runs.va);
         m.set(&left, runs.left);
         m.set(&rest, runs.bytes);
     });
-    m.when(comes | at_measure, |m| m.set(&length, m.mux(within, &wanted, &to_page_end(from))));
+    m.when(comes | at_measure, |m| m.set(&length, m.mux(at_measure, &within_page(m, va, rest), &first)));
     m.when(at_measure, |m| m.set(&state, State::Ask));
 
     // A piece.

@@ -13,8 +13,18 @@
 //!
 //! A run a cycle, no latency. One way waits for the other, but for nothing behind the other's own packets. Reset: nothing is kept.
 
+use crate::responder::cut::first_length;
 use crate::responder::order::{Class, Run};
-use ferrowire_rtl::{module, Scope, Sig, Stream};
+use ferrowire_rtl::{module, Interface, Scope, Sig, Stream};
+
+/// What comes out.
+#[derive(Interface)]
+pub struct Merged {
+    /// The runs.
+    pub runs: Stream<Run>,
+    /// Bytes of the first piece of the one on offer: known of each way's beside the choice, which is late.
+    pub length: Sig,
+}
 
 /// Joins both; `arrivals`: for each frame, whether it is an answer; `direct`: requests that come when none is in the walk, and before all that
 /// come there since.
@@ -25,7 +35,7 @@ pub fn merge(
     direct: Stream<Run>,
     walked: Stream<Run>,
     answers: Stream<Run>,
-) -> Stream<Run> {
+) -> Merged {
     // What goes past the walk came before whatever is there now.
     let run = m.mux(direct.valid, &direct.payload, &walked.payload);
     let requests = Stream::new(m, "requests", direct.valid | walked.valid, run);
@@ -44,6 +54,8 @@ pub fn merge(
     let (waits, kept) = (m.reg("waits", 1).reset(0), m.reg("kept", 1).no_reset());
     let takes_request = m.mux(waits, &kept, &prefers_request);
     let run = m.mux(takes_request, &requests.payload, &answers.payload);
+    let [of_request, of_answer] = [&requests.payload, &answers.payload].map(|run| first_length(m, run));
+    let length = m.mux(takes_request, &of_request, &of_answer);
     let out = Stream::new(m, "run", passes | follows, run);
     let goes = out.fire();
     m.when(goes & !takes_request, |m| m.set(&inside, !out.last));
@@ -52,7 +64,7 @@ pub fn merge(
     requests.accept(goes & takes_request);
     answers.accept(goes & !takes_request);
     arrivals.accept(goes & !(takes_request & bare) & out.last);
-    out
+    Merged { runs: out, length }
 }
 
 #[cfg(test)]
@@ -70,7 +82,9 @@ mod tests {
         let netlist = build("bench", |m| {
             let [requests, answers] = ["requests", "answers"].map(|name| m.stream_in(name, &shape));
             let direct = m.stream_in("direct", &shape);
-            m.stream_out("run", merge(m, m.stream_in("arrivals", &bits(1)), direct, requests, answers));
+            let merged = merge(m, m.stream_in("arrivals", &bits(1)), direct, requests, answers);
+            m.discard(&merged.length);
+            m.stream_out("run", merged.runs);
         });
         let netlist = netlist.unwrap_or_else(|e| panic!("{e}"));
         for seed in 1..=6 {

@@ -32,6 +32,7 @@ mod walk;
 
 pub use admit::{admit, Admitted, Counts, Target};
 pub use check::{check, Checked};
+use cut::first_length;
 pub use cut::{cut, Cut};
 pub use flush::{flush, Done, Flush, Flushed};
 pub use merge::merge;
@@ -201,11 +202,19 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     // Which comes next is known long before it comes.
     let arrivals = half(&m.label("arrivals"), input.arrivals);
     let ends_one = direct.fire() | (of_walk.fire() & of_walk.last);
-    let runs = merge(m, arrivals, direct, of_walk, input.runs);
+    let merged = merge(m, arrivals, direct, of_walk, input.runs);
     m.set(&passed, ends_one);
     let invalidated = m.wire("invalidated", 1);
-    let runs = breath(&m.label("merged"), cfg.unhurried(), runs);
-    let cut = cut(m, cfg, runs, invalidated);
+    let (runs, first) = match cfg.unhurried() {
+        true => {
+            m.discard(&merged.length);
+            let runs = half(&m.label("merged"), merged.runs);
+            let first = first_length(m, &runs);
+            (runs, first)
+        }
+        false => (merged.runs, merged.length),
+    };
+    let cut = cut(m, cfg, runs, first, invalidated);
     let (flushed, flushes) = m.later("flushed", &Flushed::of(cfg));
     let admitted = admit(m, cfg, cut.pending, input.answer, input.operated, flushed);
     m.drive(&invalidated, admitted.invalidated);
