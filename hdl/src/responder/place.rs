@@ -23,7 +23,7 @@ use crate::host::dma::Order;
 use crate::memory::Passage;
 use crate::responder::order::{Operands, Outcome, Piece};
 use crate::responder::reply::{Kind, Reply, Served};
-use crate::stream::{breath, fifo, fork, realign, Beat, Realign};
+use crate::stream::{breath, fifo, fork, half, realign, shown_fifo, Beat, Realign};
 use crate::types::{Completion, DmaWrite};
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Scope, Sig, Stream};
 
@@ -125,20 +125,55 @@ struct Target {
 /// What follows the data.
 #[derive(Clone, Bundle)]
 struct Ending {
+    steps: Steps,
+    says: Says,
+}
+
+/// What is to be done.
+#[derive(Clone, Bundle)]
+struct Steps {
     write: Sig,
     answer: Sig,
-    kind: Sig,
     operands: Sig,
+    /// A place that was counted is not used.
+    unused: Sig,
+    result: Sig,
+    completes: Sig,
+}
+
+/// What is said.
+#[derive(Clone, Bundle)]
+struct Says {
+    kind: Sig,
     again: Sig,
     refused: Sig,
-    counted: Sig,
     qp: Sig,
     psn: Sig,
     syndrome: Sig,
     msn: Sig,
-    result: Sig,
-    completes: Sig,
     completion: Completion,
+}
+
+/// The queue of what follows. What is to be done is on show from registers, for on it depends who takes what is said.
+fn queue(m: &Scope, cfg: &RnicConfig, endings: Stream<Ending>) -> Stream<Ending> {
+    if cfg.unhurried() {
+        return half(&m.label("ending"), fifo(&m.label("endings"), ENDINGS, endings));
+    }
+    let (room, takes) = (m.wire("endings_room", 1), m.wire("takes_ending", 1));
+    let steps = Stream::new(m, "steps", endings.valid & room, endings.steps.clone());
+    m.assert(!steps.valid | steps.ready, "its queue has a place more than that of what is said");
+    let says = Stream::new(m, "says", endings.valid, endings.says.clone());
+    m.drive(&room, says.ready);
+    endings.accept(says.ready);
+    let steps = shown_fifo(&m.label("steps"), ENDINGS, steps);
+    let says = fifo(&m.label("endings"), ENDINGS, says);
+    m.assert(steps.valid.eq(says.valid), "both come together");
+    let ending = Ending { steps: steps.payload.clone(), says: says.payload.clone() };
+    let out = Stream::new(m, "ending", steps.valid, ending);
+    m.drive(&takes, out.ready);
+    steps.accept(takes);
+    says.accept(takes);
+    out
 }
 
 /// Packets between their frames and their endings.
@@ -205,29 +240,34 @@ pub fn place(
     let endings = way();
     let silent = !(endings.write | endings.answer | endings.operands | endings.completes | endings.result);
     let endings = endings.discard_if(m, silent).map(|order| Ending {
-        write: order.write,
-        answer: order.answer,
-        kind: order.kind,
-        operands: order.operands,
-        again: order.again,
-        refused: order.refused,
-        counted: order.counted,
-        qp: order.qp,
-        psn: order.psn,
-        syndrome: order.syndrome,
-        msn: order.msn,
-        result: order.result,
-        completes: order.completes,
-        completion: order.completion.clone(),
+        steps: Steps {
+            write: order.write,
+            answer: order.answer,
+            operands: order.operands,
+            unused: order.counted & !(order.answer & order.kind.ne(Kind::Acknowledge.code())),
+            result: order.result,
+            completes: order.completes,
+        },
+        says: Says {
+            kind: order.kind,
+            again: order.again,
+            refused: order.refused,
+            qp: order.qp,
+            psn: order.psn,
+            syndrome: order.syndrome,
+            msn: order.msn,
+            completion: order.completion.clone(),
+        },
     });
-    let endings = fifo(&m.label("endings"), ENDINGS, endings);
-    let endings = breath(&m.label("ending"), cfg.unhurried(), endings);
+    let endings = queue(m, cfg, endings);
 
     // In: the payload's beats go on, the others do not.
     let at = m.reg("at", 14 - lanes).reset(0);
     let payload = spans.write & (spans.value | (at.ge(spans.first) & at.le(spans.last)));
-    m.assert(!(spans.valid & spans.value) | values.valid, "values come before their packet");
-    let moving = spans.valid & (frames.valid | spans.value);
+    // It leaves its queue a cycle later, for that the packet goes is known late.
+    let value_used = m.reg("value_used", 1).reset(0);
+    let moving = spans.valid & m.mux(spans.value, &!value_used, &frames.valid);
+    m.assert(!(moving & spans.value) | values.valid, "values come before their packet");
     let beat = 8 * cfg.beat_bytes;
     // What is in the lanes above a value does not matter.
     let mut bytes = m.mux(spans.value, &values.payload, &frames.data.trunc(64));
@@ -239,7 +279,8 @@ pub fn place(
     frames.accept(spans.valid & !spans.value & (data.ready | !payload));
     let finished = passes & (frames.last | spans.value);
     spans.accept(finished);
-    values.accept(finished & spans.value);
+    m.set(&value_used, finished & spans.value);
+    values.accept(value_used);
     // Padding behind the packet may be longer than `at` counts.
     let beyond = m.mux(at.all(), &at, &(at + 1));
     m.when(passes & !spans.value, |m| m.set(&at, m.mux(frames.last, &lit(14 - lanes, 0), &beyond)));
@@ -298,45 +339,49 @@ pub fn place(
     let packet_written = written & targets.last;
 
     // Then the answer and the completion.
-    let has_ended = !endings.write | ended.ne(0);
+    let any_ended = m.reg("any_ended", 1).reset(0);
+    let Ending { steps, says } = endings.payload.clone();
+    let has_ended = !steps.write | any_ended;
     let done_with = |name: &str| m.reg(name, 1).reset(0);
     let (answered, completed, resulted) =
         (done_with("answered"), done_with("completed"), done_with("resulted"));
-    m.assert(!(endings.valid & endings.operands) | operands.valid, "operands come with their packet");
+    m.assert(!(endings.valid & steps.operands) | operands.valid, "operands come with their packet");
     let reply = Reply {
-        qp: endings.qp,
-        kind: endings.kind,
-        psn: endings.psn,
-        syndrome: endings.syndrome,
-        msn: endings.msn,
+        qp: says.qp,
+        kind: says.kind,
+        psn: says.psn,
+        syndrome: says.syndrome,
+        msn: says.msn,
         va: operands.va,
         rkey: operands.rkey,
         length: operands.length,
         swap: operands.swap,
         compare: operands.compare,
         compares: operands.compares,
-        again: endings.again,
-        refused: endings.refused,
+        again: says.again,
+        refused: says.refused,
     };
     let ready = endings.valid & has_ended;
-    let answer = Stream::new(m, "reply", ready & endings.answer & !answered, reply);
+    let answer = Stream::new(m, "reply", ready & steps.answer & !answered, reply);
     let completion =
-        Stream::new(m, "completion", ready & endings.completes & !completed, endings.completion.clone());
-    let answer_done = !endings.answer | answered | answer.ready;
-    let completion_done = !endings.completes | completed | completion.ready;
-    let outcome = Outcome { status: endings.completion.status, cause: endings.completion.syndrome };
-    let outcome = Stream::new(m, "outcome", ready & endings.result & !resulted, outcome);
-    let result_done = !endings.result | resulted | outcome.ready;
+        Stream::new(m, "completion", ready & steps.completes & !completed, says.completion.clone());
+    let answer_done = !steps.answer | answered | answer.ready;
+    let completion_done = !steps.completes | completed | completion.ready;
+    let outcome = Outcome { status: says.completion.status, cause: says.completion.syndrome };
+    let outcome = Stream::new(m, "outcome", ready & steps.result & !resulted, outcome);
+    let result_done = !steps.result | resulted | outcome.ready;
     let all_done = answer_done & completion_done & result_done;
     let closes = ready & all_done;
     endings.accept(has_ended & all_done);
-    operands.accept(closes & endings.operands);
-    let executed = endings.answer & endings.kind.ne(Kind::Acknowledge.code());
-    let unused = Served { valid: closes & endings.counted & !executed, qp: endings.qp };
+    operands.accept(closes & steps.operands);
+    let unused = Served { valid: closes & steps.unused, qp: says.qp };
     m.set(&answered, ready & !closes & (answered | answer.fire()));
     m.set(&completed, ready & !closes & (completed | completion.fire()));
     m.set(&resulted, ready & !closes & (resulted | outcome.fire()));
-    m.set(&ended, ended + packet_written.zext(finished_bits) - (closes & endings.write).zext(finished_bits));
+    let uses_one = closes & steps.write;
+    m.set(&ended, ended + packet_written.zext(finished_bits) - uses_one.zext(finished_bits));
+    m.set(&any_ended, packet_written | (any_ended & !(uses_one & ended.eq(1))));
+    m.assert(any_ended.eq(ended.ne(0)), "the flag tells whether a packet has been written");
     let outcomes = fifo(&m.label("outcomes"), 4, outcome);
     let writing = Passage { enters: aimed, leaves: written };
     Placed { write, replies: answer, unused, completions: completion, outcomes, writing }

@@ -6,6 +6,7 @@
 //!  input --->| tail   store   |---> out          shallow: LUT RAM, read at once
 //!            |        head    |                  deep: block RAM and an output register
 //!            |                |                  prompt: deep, and a way around where it is empty
+//!            |                |                  shown: shallow, out of a register
 //!            |                |                  keyed: deep, and tells of what comes next
 //!            +----------------+
 //!
@@ -78,6 +79,26 @@ pub fn through_fifo<T: Bundle + Interface>(m: &Scope, #[param] depth: u32, input
     let out = Stream::new(m, "out", at.any | input.valid, payload);
     let passes = !at.any & out.ready;
     at.move_on(m, input.fire() & !passes, out.ready & at.any);
+    out
+}
+
+/// A FIFO in LUT RAM that shows its beats out of a register, one cycle after they came: for beats of few bits, for each has its way around the store.
+#[module]
+pub fn shown_fifo<T: Bundle + Interface>(m: &Scope, #[param] depth: u32, input: Stream<T>) -> Stream<T> {
+    let at = pointers(m, depth);
+    let store = m.mem("store", depth, &input.payload).style(Style::Distributed).build();
+    let held = m.reg("held", 1).reset(0);
+    let shown = m.reg_of("shown", &input.payload);
+    // What passes is written once more, and not counted.
+    store.write(input.fire(), at.tail, &input.payload);
+    input.accept(!at.full);
+    let out = Stream::new(m, "out", held, shown.clone());
+    let free = !held | out.ready;
+    at.move_on(m, input.fire() & (at.any | !free), at.any & free);
+    m.when(free, |m| {
+        m.set(&held, at.any | input.valid);
+        m.set_all(&shown, &m.mux(at.any, &store.read_now(at.head), &input.payload));
+    });
     out
 }
 

@@ -12,7 +12,8 @@ mod skid;
 pub use arbiter::{arbiter, arbiter_from, arbiter_held, fork, Chosen};
 pub use ferrowire_parts::Beat;
 pub use fifo::{
-    deep_fifo, few, fifo, folded_fifo, keyed, prompt_fifo, spare_fifo, through_fifo, wide_fifo, Keyed,
+    deep_fifo, few, fifo, folded_fifo, keyed, prompt_fifo, shown_fifo, spare_fifo, through_fifo, wide_fifo,
+    Keyed,
 };
 pub use gather::{gather, Flagged, Forget};
 pub(crate) use proof::proofs;
@@ -59,6 +60,7 @@ mod tests {
             passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| fifo(m, 4, s)));
             passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| deep_fifo(m, 4, s)));
             passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| prompt_fifo(m, 4, s)));
+            passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| shown_fifo(m, 4, s)));
             passes_frames(
                 beat_bytes,
                 sim_of(beat_bytes, |m, s| keyed(m, None, 4, &|b: &Beat| b.last, s).out),
