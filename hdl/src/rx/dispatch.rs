@@ -137,7 +137,10 @@ pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
     let answers = Stream::new(m, "answers", headers.valid & is_answer & room, h.clone());
     let cnp = Notification { qpn: h.dest_qpn, pkey: h.pkey, origin: h.origin.clone(), gid: h.gid };
     let cnps = Stream::new(m, "cnps", headers.valid & !is_request & !is_answer & !asks & room, cnp);
-    headers.accept(requests.fire() | answers.fire() | cnps.fire() | (asks & room));
+    // Without `fire`, which many wait for, and which comes late out of block RAM.
+    let is_cnp = !is_request & !is_answer & !asks;
+    let taken = (is_request & requests.ready) | (is_answer & answers.ready) | (is_cnp & cnps.ready) | asks;
+    headers.accept(room & taken);
     let passed = headers.fire() & !sort.foreign;
     let other = headers.fire() & sort.foreign;
 
