@@ -538,16 +538,19 @@ pub fn track(
 
     // The reasons to drop one are those of requests, in their order; what is left is a ghost.
     let why = m.reg("why", Dropped::of().reason.width()).no_reset();
+    // The state is known last.
+    let by_state = m.reg("by_state", 1).no_reset();
     m.when(at_row, |m| {
         m.set(&why, DropReason::GhostAck.code());
+        m.set(&by_state, copy.mtu.ne(0) & (!waits | stored.dead));
         m.when(copy.mtu.eq(0), |m| m.set(&why, DropReason::NoQp.code()))
-            .otherwise_when(!waits | stored.dead, |m| m.set(&why, DropReason::QpState.code()))
             .otherwise_when(!not_own, |m| m.set(&why, DropReason::Service.code()))
             .otherwise_when(!same_key, |m| m.set(&why, DropReason::Pkey.code()))
             .otherwise_when(!origin.is(copy.peer), |m| m.set(&why, DropReason::SourceAddress.code()))
             .otherwise_when(gid.ne(copy.gid), |m| m.set(&why, DropReason::Destination.code()))
             .otherwise_when(reserved, |m| m.set(&why, DropReason::Malformed.code()));
     });
+    let why = m.mux(by_state, &lit(why.width(), DropReason::QpState.code()), &why);
     let unknown = answers_none;
     let reason = m.mux(unknown, &lit(why.width(), DropReason::NoQp.code()), &why);
 
