@@ -19,9 +19,14 @@ pub struct Matrix {
     columns: Vec<u32>,
 }
 
+/// A state after so many zero bits.
+fn zero_bits(state: u32, bits: u32) -> u32 {
+    (0..bits).fold(state, |s, _| (s >> 1) ^ if s & 1 == 1 { POLYNOMIAL } else { 0 })
+}
+
 /// A state after eight zero bits.
 fn zero_byte(state: u32) -> u32 {
-    (0..8).fold(state, |s, _| (s >> 1) ^ if s & 1 == 1 { POLYNOMIAL } else { 0 })
+    zero_bits(state, 8)
 }
 
 /// The state before eight zero bits. The polynomial's top bit is set, so the state's top bit tells what had left.
@@ -58,6 +63,29 @@ impl Matrix {
             columns.extend((0..8).map(|bit| behind.apply(1 << bit)));
         }
         Matrix { columns }
+    }
+
+    /// What squares a state `times` times. A state is a polynomial modulo the generator, its bit 31 the coefficient of 1. Coefficients are bits, so
+    /// squaring is linear; the generator is irreducible, so it is one to one, and 32 times of it change nothing.
+    pub fn square(times: u32) -> Matrix {
+        let square = Matrix { columns: (0..32).map(|i| zero_bits(1 << 31, 2 * (31 - i))).collect() };
+        (0..times).fold(Matrix::one(), |matrix, _| matrix.each(|column| square.apply(column)))
+    }
+
+    /// The inverse of [`Matrix::square`].
+    pub fn root(times: u32) -> Matrix {
+        Matrix::square(32 - times)
+    }
+
+    /// The same map where the root of each state is kept in its place. What adds `2^times` zero bits to a state adds one to its root: of dense
+    /// matrices it makes sparse ones.
+    pub fn of_roots(&self, times: u32) -> Matrix {
+        Matrix::root(times).after(&self.after(&Matrix::square(times)))
+    }
+
+    /// The image of each input bit: a bit for each row.
+    pub fn columns(&self) -> &[u32] {
+        &self.columns
     }
 
     /// Width of the input.
@@ -125,6 +153,18 @@ mod tests {
         for n in [1, 2, 3, 4, 7, 8, 31, 63, 64] {
             assert_eq!(Matrix::retreat(n).after(&Matrix::advance(n)), Matrix::one());
             assert_eq!(Matrix::advance(n).after(&Matrix::retreat(n)), Matrix::one());
+        }
+    }
+
+    #[test]
+    fn a_root_passes_a_zero_bit_where_its_state_passes_many() {
+        assert_eq!(Matrix::square(32), Matrix::one());
+        for times in [0, 3, 5, 9] {
+            assert_eq!(Matrix::root(times).after(&Matrix::square(times)), Matrix::one());
+        }
+        let bit = Matrix { columns: (0..32).map(|i| zero_bits(1 << i, 1)).collect() };
+        for (bytes, times) in [(1, 3), (4, 5), (64, 9)] {
+            assert_eq!(Matrix::advance(bytes).of_roots(times), bit, "{bytes} bytes");
         }
     }
 

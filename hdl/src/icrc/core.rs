@@ -2,30 +2,36 @@
 //! The CRC itself: one beat a cycle, frames back to back.
 //!
 //! ```text
-//!            +-- D, 8 bytes --> reg --+
-//!  data -----+-- D, 8 bytes --> reg --+--> xor --> reg --> xor --> state --> valid, state, tag
-//!            +-- ...        --> reg --+                     ^        |
-//!                                                           +-- M <--+  (not for the first beat)
+//!            +-- sum of the bits in rows 0, not 1 .. --> reg --+
+//!  data -----+-- sum of the bits in rows 1, not 0 .. --> reg --+--> sums of sums --> reg --> xor --> state --> valid, state, tag
+//!            +-- ...                                 --> reg --+      for a row               ^        |
+//!                                                                                             +-- M <--+  (not for the first beat)
 //! ```
 //!
-//! The sums over the data are split over two stages, so that no stage adds up more than some 36 bits (two levels of
-//! LUT6); the loop holds 32 bits times a constant matrix and one addition, also two levels. Nothing stalls: whoever
-//! feeds it has room for the result. Latency [`CORE_LATENCY`](super::CORE_LATENCY) cycles from the last beat.
-//! Beats that are not `live` leave the state as it is. Bad input does not exist: any bits have a CRC.
+//! Each row of the matrix adds up half of the beat's bits. Rows are taken five or six together: bits that are in the same of these rows
+//! are added up once, and each row adds up half of these sums. That takes half the LUTs of row by row, and neither stage adds up more than some
+//! 36 bits (two levels of LUT6). Nothing stalls: whoever feeds it has room for the result. Latency [`CORE_LATENCY`](super::CORE_LATENCY)
+//! cycles from the last beat. Beats that are not `live` leave the state as it is. Bad input does not exist: any bits have a CRC.
 //!
-//! [`unpad`] follows where the CRC itself is wanted: it takes back the zeros behind the packet, up to three bits of
-//! their number a stage (each row adds up 32 bits, each gated by a function of three: three levels of LUT6).
+//! In place of the state its root stands, `root` times: the matrix of the loop is sparse then ([`Matrix::of_roots`]), and that of the data,
+//! which is dense in any case, has the change in it. Of the state that comes out, the reader knows the root of what it compares it with, or squares it.
+//!
+//! [`unpad`] follows where the CRC itself is wanted: it takes back the zeros behind the packet. Frames end in the same place of a group of four
+//! bytes. Four zero bytes are 32 bits, and one of the state's root of five times: so steps of one, two, four and eight groups are hardly more than
+//! shifts. The last matrix makes the state of the root, and takes back the bytes that always are behind the packet.
 
 use super::CrcBeat;
 use super::{multiply, Matrix};
-use ferrowire_rtl::{cat, clog2, lit_bits, module, Bundle, Interface, Scope, Sig};
+use ferrowire_rtl::{cat, clog2, module, Bundle, Interface, Scope, Sig};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 /// A frame's end: the state after it.
 #[derive(Clone, Bundle)]
 pub struct Remainder<T: Bundle> {
     /// A frame ended.
     pub valid: Sig,
-    /// The state of the CRC.
+    /// The state of the CRC, or its root.
     pub state: Sig,
     /// What came beside the last beat.
     pub tag: T,
@@ -38,70 +44,116 @@ fn delayed<T: Bundle>(m: &Scope, name: &str, value: &T) -> T {
     reg
 }
 
-/// Runs beats through the CRC, which begins at zero with each frame; `tag` travels beside the last beat.
-#[module]
-pub fn icrc_core<T: Bundle + Interface>(m: &Scope, beats: CrcBeat, tag: T) -> Remainder<T> {
-    let bytes = beats.data.width() / 8;
-    let matrix = Matrix::data(bytes);
+/// Inputs of a LUT of the larger parts.
+const LUT_INPUTS: usize = 6;
 
-    // First half of D * data: eight bytes together.
+/// LUTs that add up so many bits.
+fn luts(bits: usize) -> usize {
+    bits.saturating_sub(1).div_ceil(LUT_INPUTS - 1)
+}
+
+/// The parity of single bits, each sum that of as many as a LUT takes. A tree of pairs makes more LUTs.
+fn parity_of(bits: impl IntoIterator<Item = Sig>) -> Sig {
+    let mut bits: VecDeque<Sig> = bits.into_iter().collect();
+    while bits.len() > 1 {
+        let sum: Vec<Sig> = bits.drain(..bits.len().min(LUT_INPUTS)).collect();
+        bits.push_back(cat(&sum).parity());
+    }
+    bits.pop_front().expect("a bit")
+}
+
+/// Rows of a matrix, and the input bits by which of these rows they are in: bit 0 is the first of them.
+struct Rows {
+    rows: Range<u32>,
+    classes: BTreeMap<u32, Vec<u32>>,
+}
+
+impl Rows {
+    /// The rows of a matrix, in so many parts.
+    fn split(matrix: &Matrix, parts: u32) -> Vec<Rows> {
+        let part = |i: u32| {
+            let rows = 32 * i / parts..32 * (i + 1) / parts;
+            let mut classes = BTreeMap::<u32, Vec<u32>>::new();
+            for (bit, column) in (0..).zip(matrix.columns()) {
+                let class = column >> rows.start & ((1 << rows.len()) - 1);
+                if class != 0 {
+                    classes.entry(class).or_default().push(bit);
+                }
+            }
+            Rows { rows, classes }
+        };
+        (0..parts).map(part).collect()
+    }
+
+    /// The numbers of the classes that a row adds up.
+    fn classes_of(&self, row: u32) -> Vec<usize> {
+        let has = |class: &u32| class >> (row - self.rows.start) & 1 == 1;
+        (0..).zip(self.classes.keys()).filter(|(_, class)| has(class)).map(|(i, _)| i).collect()
+    }
+
+    fn luts(&self) -> usize {
+        let sums = self.classes.values().map(|bits| luts(bits.len()));
+        let rows = self.rows.clone().map(|row| luts(self.classes_of(row).len()));
+        sums.chain(rows).sum()
+    }
+}
+
+/// A matrix times the data, after two registers; the split is that of the fewest LUTs.
+fn product(m: &Scope, matrix: &Matrix, data: Sig) -> Sig {
+    let splits = (5..=16).map(|parts| Rows::split(matrix, parts));
+    let split = splits.min_by_key(|split| split.iter().map(Rows::luts).sum::<usize>()).expect("some");
+    let bits = data.chunks(1);
+    let rows = split.iter().enumerate().flat_map(|(i, part)| {
+        let sums = part.classes.values().map(|class| parity_of(class.iter().map(|bit| bits[*bit as usize])));
+        let sums = m.delay(&format!("sums{i}"), &cat(&sums.collect::<Vec<_>>())).chunks(1);
+        let row = |row| parity_of(part.classes_of(row).into_iter().map(|class| sums[class]));
+        part.rows.clone().map(row).collect::<Vec<_>>()
+    });
+    m.delay("entered", &cat(&rows.collect::<Vec<_>>()))
+}
+
+/// Runs beats through the CRC, which begins at zero with each frame; `tag` travels beside the last beat. What comes out is the state's
+/// root of so many times.
+#[module]
+pub fn icrc_core<T: Bundle + Interface>(
+    m: &Scope,
+    #[param] root: u32,
+    beats: CrcBeat,
+    tag: T,
+) -> Remainder<T> {
+    let bytes = beats.data.width() / 8;
+    let entered = product(m, &Matrix::root(root).after(&Matrix::data(bytes)), beats.data);
+
+    // Beside the sums.
     let valid1 = m.reg("valid1", 1).reset(0);
     m.set(&valid1, beats.valid);
     let (first1, live1, last1) =
         (m.delay("first1", &beats.first), m.delay("live1", &beats.live), m.delay("last1", &beats.last));
     let tag1 = delayed(m, "tag1", &tag);
-    let words = beats.data.chunks(64).into_iter().enumerate();
-    let partial: Vec<Sig> = words
-        .map(|(i, word)| delayed(m, &format!("partial{i}"), &multiply(&matrix.part(64 * i as u32, 64), word)))
-        .collect();
-
-    // Second half.
     let valid2 = m.reg("valid2", 1).reset(0);
     m.set(&valid2, valid1);
     let (first, live, last) =
         (m.delay("first2", &first1), m.delay("live2", &live1), m.delay("last2", &last1));
     let tag2 = delayed(m, "tag2", &tag1);
-    let sum = partial.into_iter().reduce(|a, b| a ^ b).expect("at least eight bytes");
-    let entered = delayed(m, "entered", &sum);
 
     // The loop.
     let done = m.reg("done", 1).reset(0);
     m.set(&done, valid2 & last);
     let tag3 = delayed(m, "tag3", &tag2);
     let state = m.reg("state", 32).reset(0);
-    let kept = multiply(&Matrix::advance(bytes), state);
+    let kept = multiply(&Matrix::advance(bytes).of_roots(root), state);
     m.when(valid2 & live, |m| m.set(&state, entered ^ (kept & (!first).repeat(32))));
     Remainder { valid: done, state, tag: tag3 }
 }
 
-/// Inputs of a LUT of the larger parts.
-const LUT_INPUTS: usize = 6;
-
-/// The parity of single bits, added up in groups of the first size, these in groups of the second: so that each group is a LUT. A tree of
-/// pairs makes larger ones.
-fn parity_in(bits: &[Sig], sizes: &[usize]) -> Sig {
-    let Some((size, further)) = sizes.split_first() else { return cat(bits).parity() };
-    let groups: Vec<Sig> = bits.chunks(*size).map(|group| cat(group).parity()).collect();
-    parity_in(&groups, further)
-}
-
-/// Bits of `empty` that each stage of [`unpad`] deals with. Where frames last seven beats or more, two cycles more are nothing, and a stage that
-/// chooses between two matrices is a sixth of one that chooses among eight.
-fn unpad_split(beat_bytes: u32) -> Vec<u32> {
-    let bits = clog2(u64::from(beat_bytes));
-    if beat_bytes < 16 {
-        return vec![1; bits as usize];
-    }
-    let stages = bits.div_ceil(3);
-    (0..stages).map(|i| (bits + stages - 1 - i) / stages).collect()
-}
-
+/// Bytes of a group.
+pub const GROUP: u32 = 4;
+/// How often [`unpad`] wants the root: a group is a bit of it.
+pub const UNPAD_ROOT: u32 = (8 * GROUP).ilog2();
 /// Stages of [`unpad`], one cycle each.
-pub fn unpad_stages(beat_bytes: u32) -> u32 {
-    unpad_split(beat_bytes).len() as u32
-}
+pub const UNPAD_STAGES: u32 = 2;
 
-/// The CRC, inverted as it is sent, from the state after `extra` zero bytes and as many as the tag says.
+/// The CRC, inverted as it is sent, from the root of the state after `extra` zero bytes and so many groups as the tag says.
 #[module]
 pub fn unpad(
     m: &Scope,
@@ -109,32 +161,32 @@ pub fn unpad(
     #[param] extra: u32,
     remainder: Remainder<Sig>,
 ) -> Remainder<Sig> {
-    let Remainder { mut valid, mut state, tag: empty } = remainder;
-    let (mut left, mut weight) = (empty, 1);
-    let split = unpad_split(beat_bytes);
-    // Where the matrices are the fullest already.
-    let with_extra = if beat_bytes < 16 { split.len() - 1 } else { 0 };
-    for (i, bits) in split.into_iter().enumerate() {
-        let always = if i == with_extra { extra } else { 0 };
-        let choices: Vec<Vec<_>> =
-            (0..1 << bits).map(|n| Matrix::retreat(n * weight + always).rows()).collect();
-        let count = left.trunc(bits);
-        let row = |r: usize| {
-            let table: Vec<Sig> = choices.iter().map(|rows| lit_bits(&rows[r])).collect();
-            let gated = (state & m.select(count, &table)).chunks(1);
-            parity_in(&gated, &[LUT_INPUTS - bits as usize, LUT_INPUTS])
-        };
-        let rows: Vec<Sig> = (0..32).map(row).collect();
-        state = delayed(m, &format!("state{i}"), &cat(&rows));
-        let next = m.reg(&format!("valid{i}"), 1).reset(0);
-        m.set(&next, valid);
-        valid = next;
-        if bits < left.width() {
-            left = delayed(m, &format!("left{i}"), &left.slice(bits, left.width() - bits));
-        }
-        weight <<= bits;
-    }
-    Remainder { valid, state: !state, tag: left }
+    let Remainder { valid, state, tag: groups } = remainder;
+    let bits = clog2(u64::from(beat_bytes / GROUP));
+    let step = |state: Sig, groups: Sig, bit: u32| {
+        let stepped = multiply(&Matrix::retreat(GROUP << bit).of_roots(UNPAD_ROOT), state);
+        m.mux(groups.bit(bit), &stepped, &state)
+    };
+    let later = |name: &str, value: Sig| {
+        let reg = m.reg(name, 1).reset(0);
+        m.set(&reg, value);
+        reg
+    };
+    // Three steps, and the fourth with the last matrix: so each stage is four levels of LUTs.
+    let first = bits.min(3);
+    let valid = later("valid0", valid);
+    let stepped = (0..first).fold(state, |state, bit| step(state, groups, bit));
+    let (state, groups) = (m.delay("state0", &stepped), m.delay("groups0", &groups));
+
+    let valid = later("valid1", valid);
+    let state = (first..bits).fold(state, |state, bit| step(state, groups, bit)).chunks(1);
+    let last = Matrix::retreat(extra).after(&Matrix::square(UNPAD_ROOT));
+    let row = |row: u32| {
+        let own = (0..).zip(last.columns()).filter(|(_, column)| *column >> row & 1 == 1);
+        parity_of(own.map(|(bit, _): (usize, _)| state[bit]))
+    };
+    let state = m.delay("state1", &cat(&(0..32).map(row).collect::<Vec<_>>()));
+    Remainder { valid, state: !state, tag: m.delay("groups1", &groups) }
 }
 
 #[cfg(test)]
@@ -146,18 +198,34 @@ mod tests {
     use ferrowire_rtl::{bits, build, Bits, Sim};
     use rand::Rng;
 
+    /// Bytes behind each packet of the test.
+    const EXTRA: u32 = 6;
+
+    /// Another for each width.
+    fn root(bytes: u32) -> u32 {
+        match bytes {
+            8 => 0,
+            16 => UNPAD_ROOT,
+            _ => (8 * bytes).ilog2(),
+        }
+    }
+
     fn core(bytes: u32) -> Sim {
         let netlist = build("top", |m| {
             let shape = CrcBeat::of(bytes);
-            let end = icrc_core(m, m.input_of("in", &shape), m.input_of("tag", &bits(8)));
+            let end = icrc_core(m, root(bytes), m.input_of("in", &shape), m.input_of("tag", &bits(8)));
             m.output("out", &end);
             let crc = unpad(
                 m,
                 bytes,
-                4,
+                EXTRA,
                 m.input_of(
                     "pad",
-                    &Remainder { valid: bits(1), state: bits(32), tag: bits(clog2(u64::from(bytes))) },
+                    &Remainder {
+                        valid: bits(1),
+                        state: bits(32),
+                        tag: bits(clog2(u64::from(bytes / GROUP))),
+                    },
                 ),
             );
             m.output("crc_valid", &crc.valid);
@@ -197,44 +265,45 @@ mod tests {
                         if valid && i + 1 == beats {
                             want.push((sim.cycles() + u64::from(CORE_LATENCY), state_from_zero(&all), frame));
                         }
-                        expect(&mut sim, &mut want);
+                        expect(&mut sim, bytes, &mut want);
                     }
                 }
             }
             sim.set("in_valid", 0);
             for _ in 0..5 {
-                expect(&mut sim, &mut want);
+                expect(&mut sim, bytes, &mut want);
             }
             assert!(want.is_empty());
         }
     }
 
-    fn expect(sim: &mut Sim, want: &mut Vec<(u64, u32, u64)>) {
+    fn expect(sim: &mut Sim, bytes: u32, want: &mut Vec<(u64, u32, u64)>) {
         let now = want.first().is_some_and(|w| w.0 == sim.cycles());
         assert_eq!(sim.get("out_valid"), u64::from(now), "cycle {}", sim.cycles());
         if now {
             let (_, state, tag) = want.remove(0);
+            let state = Matrix::root(root(bytes)).apply(state);
             assert_eq!((sim.get("out_state"), sim.get("out_tag")), (u64::from(state), tag));
         }
         sim.tick();
     }
 
     #[test]
-    fn icrc_unpad_undoes_any_number_of_zeros() {
+    fn icrc_unpad_undoes_any_number_of_groups() {
         for bytes in [8u32, 16, 32, 64] {
             let mut sim = core(bytes);
-            for empty in 0..bytes {
-                let packet = [1, 2, 3, empty as u8];
-                let padded = [&packet[..], &vec![0; 4 + empty as usize]].concat();
+            for groups in 0..bytes / GROUP {
+                let packet = [1, 2, 3, groups as u8];
+                let padded = [&packet[..], &vec![0; (EXTRA + GROUP * groups) as usize]].concat();
                 sim.set("pad_valid", 1);
-                sim.set("pad_state", u64::from(state_from_zero(&padded)));
-                sim.set("pad_tag", u64::from(empty));
-                for _ in 0..unpad_stages(bytes) {
+                sim.set("pad_state", u64::from(Matrix::root(UNPAD_ROOT).apply(state_from_zero(&padded))));
+                sim.set("pad_tag", u64::from(groups));
+                for _ in 0..UNPAD_STAGES {
                     sim.tick();
                     sim.set("pad_valid", 0);
                 }
                 assert_eq!(sim.get("crc_valid"), 1);
-                assert_eq!(sim.get("crc"), u64::from(!state_from_zero(&packet)), "{empty} of {bytes}");
+                assert_eq!(sim.get("crc"), u64::from(!state_from_zero(&packet)), "{groups} of {bytes}");
                 sim.tick();
                 assert_eq!(sim.get("crc_valid"), 0);
             }

@@ -10,13 +10,14 @@
 //! Two tricks keep shifters out. *Zeros before:* the CRC begins at state zero, for which leading zeros change
 //! nothing, and the state that the eight bytes of ones leave behind is added to the first four bytes of the IP header
 //! instead (A17.3.3). *Zeros after:* the last beat is filled up with zeros; n of them multiply the state by a
-//! constant matrix, which can be undone ([`unpad`]) or put into what it is compared with ([`residue_after`]).
+//! constant matrix, which can be undone ([`unpad`]) or put into what it is compared with ([`residue_after`]). In place of the state its root
+//! stands, of a power of two that each direction chooses: it passes fewer bits, so the matrices of zeros are sparse.
 
 mod core;
 mod ends;
 mod mask;
 
-pub use self::core::{icrc_core, unpad, unpad_stages, Remainder};
+pub use self::core::{icrc_core, unpad, Remainder, GROUP, UNPAD_ROOT, UNPAD_STAGES};
 pub use ends::{residue_after, seed};
 pub use ferrowire_parts::crc::{crc_step, multiply, Matrix};
 pub use mask::{mask, Covered, CrcBeat, PacketEnd, MASK_LATENCY_FRAME, MASK_LATENCY_IP};
@@ -124,6 +125,12 @@ pub(crate) mod sample {
     pub fn any(random: &mut Random) -> Vec<u8> {
         let kind = Kind::random(random);
         frame(random, kind)
+    }
+
+    /// Likewise, of whole groups of four bytes behind the Ethernet header, as those that we send.
+    pub fn of_groups(random: &mut Random) -> Vec<u8> {
+        let kind = Kind::random(random);
+        frame(random, Kind { body: kind.body / 4 * 4, ..kind })
     }
 
     /// The state of a CRC that begins at zero, after these bytes: in the words of the published one, which begins at

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! The ICRC itself runs through the CRC, so that a right packet leaves a constant behind; which one depends on how
-//! many zeros fill its last beat, and is looked up. No matrix has to be undone.
+//! many zeros fill its last beat, and is looked up. No matrix has to be undone. Both are roots of the state, of as many bits as a beat has, so that
+//! a beat moves the root by one bit.
 //!
 //! One beat a cycle. Latency 1 for beats; a verdict is on offer [`VERDICT_LATENCY`] cycles after the last beat was
 //! taken. Verdicts keep the order of the frames. At most [`VERDICTS`] frames may have passed whose verdict has not
@@ -22,7 +23,7 @@
 //! the parser to say: without it the verdict means nothing.
 
 use crate::config::RnicConfig;
-use crate::icrc::{icrc_core, mask, residue_after, PacketEnd, CORE_LATENCY, MASK_LATENCY_IP};
+use crate::icrc::{icrc_core, mask, residue_after, Matrix, PacketEnd, CORE_LATENCY, MASK_LATENCY_IP};
 use crate::stream::{fifo, forward, Beat};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Scope, Sig, Stream};
 
@@ -57,8 +58,10 @@ pub fn check(m: &Scope, cfg: &RnicConfig, frame: Stream<Beat>) -> (Stream<Beat>,
     let out = forward(m, frame);
 
     let (masked, covered) = mask(m, PacketEnd::IpLength, passes, beat.clone());
-    let end = icrc_core(m, masked, covered);
-    let residues: Vec<Sig> = (0..cfg.beat_bytes).map(|n| lit(32, residue_after(n))).collect();
+    let root = (8 * cfg.beat_bytes).ilog2();
+    let end = icrc_core(m, root, masked, covered);
+    let residues = (0..cfg.beat_bytes).map(|n| lit(32, Matrix::root(root).apply(residue_after(n))));
+    let residues: Vec<Sig> = residues.collect();
     let difference = m.delay("difference", &(end.state ^ m.select(end.tag.empty, &residues)));
     let whole = m.delay("whole", &end.tag.whole);
     let judged_valid = m.reg("judged_valid", 1).reset(0);

@@ -5,7 +5,7 @@
 //!  frame --+--> whole-frame buffer, block RAM ----------------------------> patch --> reg --> gate --> out
 //!          |    two rings: others, and what may have to stand aside           ^                ^
 //!          +--> mask --> icrc_core --> unpad --+--> FIFO, 32 --+--> next --> job               |
-//!          |    2        3             1 to 3  +--> deep, 256 -+     ^                         |
+//!          |    2        3             2       +--> deep, 256 -+     ^                         |
 //!          +--> number of beats, empty --------+--> FIFO, 32 --+     |                         |
 //!                                              +--> deep, 256 -+   stands: some -------------- all
 //! ```
@@ -36,7 +36,8 @@
 use super::{FrameBeat, FrameOf};
 use crate::config::RnicConfig;
 use crate::context::timer::Departed;
-use crate::icrc::{icrc_core, mask, unpad, unpad_stages, PacketEnd, CORE_LATENCY, MASK_LATENCY_FRAME};
+use crate::icrc::{icrc_core, mask, unpad, PacketEnd};
+use crate::icrc::{CORE_LATENCY, GROUP, MASK_LATENCY_FRAME, UNPAD_ROOT, UNPAD_STAGES};
 use crate::loopback::{self, room::Returned};
 use crate::stream::{breath, catch, deep_fifo, fifo, Beat};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
@@ -47,16 +48,17 @@ pub const FRAMES: [u32; 2] = [32, 256];
 const RINGS: usize = FRAMES.len();
 
 /// Cycles from the last beat of a frame of so many beats in to its first beat out, where nothing is in its way.
-pub fn latency(beat_bytes: u32, beats: u32) -> u32 {
+pub fn latency(beats: u32) -> u32 {
     // The choice, while the CRC passes its FIFO; the RAM, the register slice.
-    let crc = crc_latency(beat_bytes);
-    crc + 3 - beats.saturating_sub(2).min(crc - 2)
+    CRC_LATENCY + 3 - beats.saturating_sub(2).min(CRC_LATENCY - 2)
 }
 
 /// Cycles from the last beat of a frame to its CRC.
-fn crc_latency(beat_bytes: u32) -> u32 {
-    MASK_LATENCY_FRAME + CORE_LATENCY + unpad_stages(beat_bytes)
-}
+const CRC_LATENCY: u32 = MASK_LATENCY_FRAME + CORE_LATENCY + UNPAD_STAGES;
+
+/// Empty bytes of the last beat of a frame with an ICRC, beside whole groups of four: all parts of a frame but the Ethernet header, of 14 or 18
+/// bytes, are groups.
+const EMPTY: u32 = 2;
 
 /// What comes out.
 #[derive(Interface)]
@@ -91,30 +93,21 @@ struct Job {
     ring: Sig,
 }
 
-/// The lanes of the last beat, and of the one before, that hold the ICRC.
-fn icrc_lanes(lane_bits: u32, empty: Sig) -> (Sig, Sig) {
-    let (lanes, n) = (1u32 << lane_bits, BYTES as u32);
-    // The frame's last byte.
+/// Lanes of the ICRC: the first [`EMPTY`], each group of four after them, and those that are left; of the last beat, and of the one before. One of
+/// them holds it, or the first of the last beat and the last of the one before. `empty`: groups.
+fn icrc_lanes(groups: u32, empty: Sig) -> (Sig, Sig) {
+    // The group in whose middle the frame ends.
     let end = !empty;
-    let any = |hits: Vec<Sig>| hits.into_iter().reduce(|a, b| a | b).expect("a lane");
-    let last: Vec<Sig> =
-        (0..lanes).map(|lane| any((lane..(lane + n).min(lanes)).map(|at| end.eq(at)).collect())).collect();
-    let before: Vec<Sig> = (0..lanes)
-        .map(|lane| match (lane + n).checked_sub(lanes) {
-            None | Some(0) => ferrowire_rtl::lit(1, 0),
-            Some(beyond) => end.lt(beyond),
-        })
-        .collect();
-    (cat(&last), cat(&before))
+    let is_end: Vec<Sig> = (0..groups).map(|group| end.eq(group)).collect();
+    let none = ferrowire_rtl::lit(1, 0);
+    let before = [vec![none; groups as usize], vec![is_end[0]]].concat();
+    (cat(&[cat(&is_end), none]), cat(&before))
 }
 
-/// The ICRC turned so that each byte stands in its lane modulo four.
-fn turned(m: &Scope, icrc: Sig, empty: Sig) -> Sig {
-    let (bytes, n) = (icrc.chunks(8), BYTES);
-    let turns: Vec<Sig> = (0..n)
-        .map(|end| cat(&(0..n).map(|lane| bytes[(lane + n - 1 - end) % n]).collect::<Vec<_>>()))
-        .collect();
-    m.select((!empty).trunc(2), &turns)
+/// Groups of four among the empty bytes of the last beat.
+fn whole_groups(empty: Sig) -> Sig {
+    let low = GROUP.ilog2();
+    empty.slice(low, empty.width() - low)
 }
 
 /// A ring: where its frames lie, and what is known of them.
@@ -155,12 +148,13 @@ fn fill(m: &Scope, cfg: &RnicConfig, end: End, icrc: Sig, goes: Sig, word: Sig) 
     let take = m.wire("take", 1);
     let position = m.reg("position", end.index.width()).reset(0);
     let is_last = position.eq(end.index);
-    let (last_lanes, before_lanes) = icrc_lanes(lane_bits, end.empty);
+    let groups = beat_bytes / GROUP;
+    let (last_lanes, before_lanes) = icrc_lanes(groups, whole_groups(end.empty));
     let is_before = (position + 1).eq(end.index) & !is_last;
 
     let last = m.reg("last", 1).no_reset();
     let empty = m.reg("empty", lane_bits).no_reset();
-    let lanes = m.reg("lanes", beat_bytes).no_reset();
+    let lanes = m.reg("lanes", groups + 1).no_reset();
     let patch = m.reg("patch", 8 * BYTES as u32).no_reset();
     m.when(take, |m| {
         m.set(&position, is_last.then(0, position + 1));
@@ -168,18 +162,18 @@ fn fill(m: &Scope, cfg: &RnicConfig, end: End, icrc: Sig, goes: Sig, word: Sig) 
         m.set(&last, is_last);
         m.set(&empty, end.empty & is_last.repeat(lane_bits));
         let sealed =
-            (last_lanes & is_last.repeat(beat_bytes)) | (before_lanes & is_before.repeat(beat_bytes));
-        m.set(&lanes, sealed & (!end.of.raw).repeat(beat_bytes));
-        m.set(&patch, turned(m, icrc, end.empty));
+            (last_lanes & is_last.repeat(groups + 1)) | (before_lanes & is_before.repeat(groups + 1));
+        m.set(&lanes, sealed & (!end.of.raw).repeat(groups + 1));
+        m.set(&patch, icrc);
     });
 
     let patches = patch.chunks(8);
-    let bytes: Vec<Sig> = word
-        .chunks(8)
-        .into_iter()
-        .enumerate()
-        .map(|(lane, byte)| lanes.bit(lane as u32).then(patches[lane % BYTES], byte))
-        .collect();
+    let bytes = word.chunks(8).into_iter().zip(0..).map(|(byte, lane): (Sig, u32)| {
+        // The ICRC begins in the middle of a group.
+        let from_middle = lane + GROUP - EMPTY;
+        lanes.bit(from_middle / GROUP).then(patches[(from_middle % GROUP) as usize], byte)
+    });
+    let bytes: Vec<Sig> = bytes.collect();
     // The output. Whether it moves is asked twice: hundreds of enables are slow, and the choice of the next frame waits for it.
     let beat = Beat { data: cat(&bytes), last, empty };
     let shown = m.reg_of("shown", &beat);
@@ -322,11 +316,16 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig
     let raw = m.delay("raw_returns", &raw_beats);
 
     let (masked, covered) = mask(m, PacketEnd::Frame, enters, frame.payload.beat());
-    let remainder = icrc_core(m, masked, covered.empty);
-    let crc = unpad(m, beat_bytes, BYTES as u32, remainder);
+    let of_groups = frame.empty.trunc(GROUP.ilog2()).eq(EMPTY);
+    m.assert(
+        !(enters & frame.last) | of_groups | frame.of.raw | frame.poisoned,
+        "a frame is of whole groups",
+    );
+    let remainder = icrc_core(m, UNPAD_ROOT, masked, whole_groups(covered.empty));
+    let crc = unpad(m, beat_bytes, BYTES as u32 + EMPTY, remainder);
     // A frame is chosen while its CRC passes the FIFO, or earlier where beats without ICRC go before those with it. Each takes a place in the
     // line of those of its ring that are due soon, and none passes another: what comes later ends later, by all the beats that it may be early by.
-    let due_in = crc_latency(beat_bytes) - 1;
+    let due_in = CRC_LATENCY - 1;
     // Beats before those two, as far as that counts; none of a poisoned frame, which is forgotten with its CRC.
     let width = clog2(u64::from(due_in) + 1);
     let before = m.reg("before", width).reset(0);
@@ -538,7 +537,7 @@ mod tests {
         for beat_bytes in WIDTHS {
             for (seed, stall) in [0.0, 0.2, 0.5, 0.8].into_iter().enumerate() {
                 let mut random = Random::new(200 + seed as u64);
-                let frames: Vec<_> = (0..150).map(|_| sample::any(&mut random)).collect();
+                let frames: Vec<_> = (0..150).map(|_| sample::of_groups(&mut random)).collect();
                 bench(beat_bytes).send(&frames, &mut random, stall);
             }
         }
@@ -551,7 +550,7 @@ mod tests {
             for after in 0..30 {
                 let mut random = Random::new(9);
                 let frame =
-                    || sample::frame(&mut Random::new(4), Kind { ipv6: false, vlan: false, body: 70 });
+                    || sample::frame(&mut Random::new(4), Kind { ipv6: false, vlan: false, body: 72 });
                 let mut bench = bench(beat_bytes);
                 bench.push(&frame(), false);
                 for _ in 0..bench.beats(&frame()) + after {
@@ -560,7 +559,7 @@ mod tests {
                 assert_eq!(bench.source[0].left(), 0);
                 bench.sim.reset();
                 bench.sink = [Sink::new("out", &Beat::of(beat_bytes))];
-                let frames: Vec<_> = (0..6).map(|_| sample::any(&mut random)).collect();
+                let frames: Vec<_> = (0..6).map(|_| sample::of_groups(&mut random)).collect();
                 bench.send(&frames, &mut random, 0.0);
             }
         }
@@ -572,7 +571,7 @@ mod tests {
             let mut random = Random::new(3);
             let mut frames = Vec::new();
             for (ipv6, vlan) in [(false, false), (false, true), (true, false), (true, true)] {
-                let bodies = (0..140).chain([4096, 4096 + 28]);
+                let bodies = (0..140).step_by(4).chain([4096, 4096 + 28]);
                 frames.extend(bodies.map(|body| sample::frame(&mut random, Kind { ipv6, vlan, body })));
             }
             bench(beat_bytes).send(&frames, &mut random, 0.05);
@@ -591,7 +590,7 @@ mod tests {
             let each = bench.beats(&frames[0]);
             let (came, left) = (&bench.source[0].cycles, &bench.sink[0].cycles);
             assert_eq!(came[came.len() - 1] - came[0], 200 * each - 1);
-            assert_eq!(left[0], came[each as usize - 1] + u64::from(latency(beat_bytes, each as u32)));
+            assert_eq!(left[0], came[each as usize - 1] + u64::from(latency(each as u32)));
             assert_eq!(left[left.len() - 1] - left[0], 200 * each - 1, "{beat_bytes} bytes a beat");
         }
     }
@@ -607,7 +606,7 @@ mod tests {
             let each = bench.beats(&frames[0]);
             let (came, left) = (&bench.source[0].cycles, &bench.sink[0].cycles);
             assert_eq!(came[came.len() - 1] - came[0], 20 * each - 1);
-            assert_eq!(left[0], came[each as usize - 1] + u64::from(latency(beat_bytes, each as u32)));
+            assert_eq!(left[0], came[each as usize - 1] + u64::from(latency(each as u32)));
             assert_eq!(left[left.len() - 1] - left[0], 20 * each - 1);
         }
     }
@@ -619,7 +618,7 @@ mod tests {
             let mut bench = bench(beat_bytes);
             let frames: Vec<_> = (0..80)
                 .map(|_| {
-                    let body = if random.rng.random() { 4096 } else { random.rng.random_range(0..64) };
+                    let body = if random.rng.random() { 4096 } else { 4 * random.rng.random_range(0..16) };
                     sample::frame(&mut random, Kind { ipv6: false, vlan: true, body })
                 })
                 .collect();
@@ -659,7 +658,7 @@ mod tests {
     const ASIDE: u8 = 0b1010_1000;
 
     fn any_sent(random: &mut Random) -> Sent {
-        let (frame, priority) = (sample::any(random), random.rng.random_range(0..8));
+        let (frame, priority) = (sample::of_groups(random), random.rng.random_range(0..8));
         Sent { frame, priority, aside: ASIDE >> priority & 1 == 1 }
     }
 
@@ -721,7 +720,7 @@ mod tests {
             let mut frames = Vec::new();
             for i in 0..200 {
                 let priority = if i % 8 == 0 { 3 } else { 0 };
-                let kind = Kind { ipv6: false, vlan: true, body: i % 100 };
+                let kind = Kind { ipv6: false, vlan: true, body: 4 * (i % 25) };
                 let frame = sample::frame(&mut random, kind);
                 frames.push(Sent { frame, priority, aside: priority == 3 });
             }
@@ -753,7 +752,7 @@ mod tests {
                     bench.source[0].push(beat);
                 }
                 sent.push(frame);
-                let sealed = sample::any(&mut random);
+                let sealed = sample::of_groups(&mut random);
                 bench.push_of(&Sent { frame: sealed.clone(), priority: 0, aside: false }, 1);
                 sent.push(sealed);
             }
@@ -801,7 +800,7 @@ mod tests {
                     let frame = match way {
                         Way::Wire | Way::Loop => sample::frame(
                             &mut random,
-                            Kind { ipv6: false, vlan: false, body: 12 + pushed % 90 },
+                            Kind { ipv6: false, vlan: false, body: 12 + 4 * (pushed % 23) },
                         ),
                         Way::RawWire | Way::RawLoop => random.bytes(60 + pushed % 90),
                     };
@@ -895,7 +894,7 @@ mod tests {
                 let mut bench = bench(beat_bytes);
                 let mut sent = Vec::new();
                 for i in 0..150 {
-                    let frame = sample::any(&mut random);
+                    let frame = sample::of_groups(&mut random);
                     let poisoned = random.chance(0.4) || (60..80).contains(&i);
                     let mut bare = frame.clone();
                     let n = bare.len();
