@@ -177,10 +177,10 @@ mod tests {
     }
 
     #[test]
-    fn a_cnp_comes_six_cycles_after_its_packet() {
+    fn a_cnp_comes_seven_cycles_after_its_packet() {
         let mut bench = bench(50, 63);
         bench.source[0].push_values(&[("", 3)]);
         (0..20).for_each(|_| bench.step());
-        assert_eq!(bench.sink[0].cycles[0] - bench.source[0].cycles[0], 5);
+        assert_eq!(bench.sink[0].cycles[0] - bench.source[0].cycles[0], 6);
     }
 }
