@@ -12,7 +12,7 @@
 //! is looked at. Two CNPs of a QP are asked for at least `interval_us` - 1 microseconds apart, and at most `interval_us` and some
 //! cycles when packets keep being marked. A shorter interval holds from the next CNPs on.
 //!
-//! One packet a cycle; latency 6 to a CNP, 7 with many QPs. `marked` waits for nobody once `qps` cycles have passed since reset, which makes all QPs
+//! One packet a cycle; latency 7 to a CNP, 8 with many QPs. `marked` waits for nobody once `qps` cycles have passed since reset, which makes all QPs
 //! loud; CNPs that nobody takes merge, one a QP. Reset forgets who was quiet.
 
 use crate::config::RnicConfig;
