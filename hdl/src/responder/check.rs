@@ -382,7 +382,8 @@ pub fn check(
     let row_write = m.wire("row_write", 1);
     let next = m.wire_of("next", &Row::of());
     rows.write(row_write, qp, &next);
-    let row = cfg.looked(m, "row", rows.read(m, begins, begin_qp, Collision::Never));
+    // Whether anything begins is known late: what is read while nothing does is not looked at.
+    let row = cfg.looked(m, "row", rows.read(m, idle, begin_qp, Collision::Never));
     // A read copy for queries, which wait for nobody.
     let psns = m.mem("psns", cfg.qps, &bits(24)).style(Style::Block).build();
     psns.write(row_write, qp, &next.psn);
@@ -390,13 +391,13 @@ pub fn check(
     let given = &broadcast.attributes;
     let copies = m.mem("copies", cfg.qps, &Copy::of(&QpAttributes::of(cfg))).style(Style::Block).build();
     copies.write(given.enable, given.index, &Copy::of(&given.entry));
-    let copy = cfg.looked(m, "copy", copies.read(m, begins, begin_qp, Collision::New));
+    let copy = cfg.looked(m, "copy", copies.read(m, idle, begin_qp, Collision::New));
     let producers = m.mem("producers", cfg.qps, &bits(16)).style(Style::Block).build();
     producers.write(posted.enable & !posted.index.msb(), posted.index.trunc(qp_bits), &posted.entry);
-    let producer = cfg.looked(m, "producer", producers.read(m, begins, begin_qp, Collision::New));
+    let producer = cfg.looked(m, "producer", producers.read(m, idle, begin_qp, Collision::New));
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Block).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
-    let qp_state = row_of(m, "state", (begins, begin_qp, qp), &states, &broadcast.state);
+    let qp_state = row_of(m, "state", (idle, begin_qp, qp), &states, &broadcast.state);
 
     // READs and atomics that are done with, whether they were executed or not: two may end in a cycle. They count two cycles later.
     let at_qp = m.mux(idle, &begin_qp, &qp);
@@ -479,11 +480,11 @@ pub fn check(
     let reason = m.wire("reason", REASON_BITS);
     let foreign =
         (!(exists & takes_it & right_service & right_key & right_source & right_place)).named("foreign");
-    let sound = in_order & offered & ready & right_length;
     // The length is known last: it counts in the next cycle.
-    let passed_over = quiet & !(in_order & offered & ready);
+    let sound = in_order & offered & ready;
+    let passed_over = quiet & !sound;
     // Whether it is executed, but for what is only known in the next cycle.
-    let good = sound & (quiet | (expected & !duplicate));
+    let good = sound & packet & !foreign & (quiet | (expected & !duplicate));
     let foreign_reason = m.wire("foreign_reason", REASON_BITS);
     m.when(!exists, |m| m.set(&foreign_reason, code(DropReason::NoQp)))
         .otherwise_when(!takes_it, |m| m.set(&foreign_reason, code(DropReason::QpState)))
@@ -554,6 +555,8 @@ pub fn check(
         &m.mux(quiet, &lit(4, Class::Dropped.code()), &lit(4, Class::Invalid.code())),
         &found,
     );
+    let executes = good & right_length & !(asks_shared & !seen_ready) & !(placeless | crowded);
+    let executes = executes.named("executes");
     let (asks_shared, unready) = (asks_shared & ours, unready & ours);
     // A repeated READ lies in what was asked for (IBTA volume 1, 9.7.5.1.4).
     // Of UC and UD nothing is taken in vain: there is no error to complete it with.
@@ -572,7 +575,6 @@ pub fn check(
     let unheard = is_again & !(may_repeat & further.lt(past));
     let class = m.mux(unheard, &lit(4, Class::Unheard.code()), &found);
     let is_class = |c: Class| c.is(class);
-    let executes = (good & ours & !none & !(placeless | crowded)).named("executes");
     m.assert(
         !state.is(State::Tell) | executes.eq(is_class(Class::Execute)),
         "both say whether it is executed",

@@ -14,7 +14,7 @@ const PAGE: u64 = 4096;
 struct Bench {
     beat_bytes: u32,
     sim: Sim,
-    sources: [Source; 3],
+    sources: [Source; 4],
     sinks: [Sink; 3],
     random: Random,
     /// Each write: its address and bytes.
@@ -50,6 +50,7 @@ fn bench(beat_bytes: u32, seed: u64) -> Bench {
             Source::new("order", &Place::of(&cfg)),
             Source::new("frame", &Beat::of(beat_bytes)),
             Source::new("piece", &Piece::of()),
+            Source::new("value", &ferrowire_rtl::bits(64)),
         ],
         sinks: [
             Sink::new("write", &DmaWrite::of(&cfg)),
@@ -110,6 +111,15 @@ impl Bench {
         }
     }
 
+    /// The value of an atomic.
+    fn value(&mut self, address: u64) {
+        let value: u64 = self.random.rng.random();
+        self.order_of("value", true, 0, &[(address, 8)], 8, true);
+        self.sources[3].push_values(&[("", value.into())]);
+        self.writes.push((address, value.to_le_bytes().to_vec()));
+        self.follow(true);
+    }
+
     /// A completion without a frame.
     fn complete(&mut self) {
         self.orders += 1;
@@ -120,8 +130,20 @@ impl Bench {
     }
 
     fn order(&mut self, write: bool, offset: usize, pieces: &[(u64, usize)], length: usize, answer: bool) {
+        self.order_of("frame", write, offset, pieces, length, answer);
+    }
+
+    fn order_of(
+        &mut self,
+        what: &str,
+        write: bool,
+        offset: usize,
+        pieces: &[(u64, usize)],
+        length: usize,
+        answer: bool,
+    ) {
         self.sources[0].push_values(&[
-            ("frame", 1),
+            (what, 1),
             ("write", write.into()),
             ("pieces", pieces.len() as u128),
             ("offset", offset as u128),
@@ -242,6 +264,22 @@ fn placed_answered_and_forgotten_frames_mix_under_random_stalls() {
             }
         }
         bench.run(stall);
+    }
+}
+
+#[test]
+fn values_that_come_at_once_are_placed_one_after_the_other_and_among_frames() {
+    for (beat_bytes, stall, seed) in [(8, None, 12), (64, None, 13), (64, Some(0.3), 14)] {
+        let mut bench = bench(beat_bytes, seed);
+        bench.sinks[0].stall = stall;
+        for i in 0..200u64 {
+            match i % 7 {
+                3 => bench.place(70, 0x5000 + i, 30, 4, true),
+                5 => bench.forget(60, true),
+                _ => bench.value(0x7000 + 8 * i),
+            }
+        }
+        bench.run(0.0);
     }
 }
 

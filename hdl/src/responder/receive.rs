@@ -697,8 +697,12 @@ pub fn receive(
     let producer = m.delay("producer", &m.mux(kind_doorbell, &index, &row.producer));
     // Places are units; each WQE has some. What is looked for ahead of a WQE ends with its group.
     let fewer = |n: Sig| {
-        let wqes = n.shr_by(queue.stride);
-        wqes | wqes.eq(0).zext(n.width())
+        // Of each stride, for that comes late out of block RAM.
+        let of_each = [0, 1, 2, 3].map(|stride: u32| {
+            let wqes = n.slice(stride, n.width() - stride).zext(n.width());
+            wqes | wqes.eq(0).zext(n.width())
+        });
+        m.select(queue.stride, &of_each)
     };
     let reach = distance + (SPREAD - 1);
     let wish = index + 1 + fewer(reach).zext(16);
