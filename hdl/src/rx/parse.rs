@@ -6,14 +6,14 @@
 //!   mac -->| reg  |--+->| gate |-----------------------------------------------------------> frame
 //!          +------+  |  +------+
 //!                    |  first 128 bytes     +------------+    +-------------+
-//!                    +--at fixed places---->| layer 3: 2 |--->| layer 4: 2  |--> [fifo] --+
-//!                    |  (a register a beat) | places     |    | places      |             +--> parsed
+//!                    +--at fixed places---->| layer 3: 2 |--->| opcode:     |--> [fifo] --+
+//!                    |  (a register a beat) | layer 4: 4 |    | extensions  |             +--> parsed
 //!                    |                      +------------+    +-------------+             |
 //!                    +--> mask --> adder tree --> sum of the UDP datagram -----> [fifo] --+
 //! ```
 //!
 //! Fields lie at fixed places but for two choices: layer 3 begins at byte 14 or, behind an 802.1Q tag, 18; layer 4
-//! 20 or 40 bytes later. Each choice is one 2:1 multiplexer a bit; where an extension header lies follows from the
+//! 20 or 40 bytes later. Each bit is chosen once, from two places or from four; where an extension header lies follows from the
 //! opcode, by tables made from [`Opcode`]. The checks and their order are those of [`DropReason`], which are those of
 //! `Frame::parse` in `ferrowire-spec`; only the ICRC is left to [`crate::rx::icrc`]. The UDP checksum, where there is
 //! one, is verified: the datagram and the addresses in front of it are one range of bytes, whose 16-bit words lie
@@ -71,7 +71,10 @@ const EXTENSIONS: usize = {
     }
     most
 };
-const _: () = assert!(ipv6::BYTES + LAYER4 <= PACKET && 15 * 4 + udp::BYTES <= PACKET);
+/// Words of an IPv4 header.
+const LEAST_WORDS: usize = ipv4::BYTES / 4;
+const MOST_WORDS: usize = 15;
+const _: () = assert!(ipv6::BYTES + LAYER4 <= PACKET && MOST_WORDS * 4 + udp::BYTES <= PACKET);
 /// Bits of a length: IP packets go up to 65,575 bytes, longer frames are told as longer.
 const LENGTH_BITS: u32 = 18;
 /// Frames under way at 64 bytes a beat, where one may end in every cycle; narrower beats have no need of as many.
@@ -260,6 +263,13 @@ pub fn parse(
     // What follows from what is held stays as long; it needs no registers of its own but to cut paths.
     let pass = |name: &str, sig: Sig| if cfg.unhurried() { sig.named(name) } else { m.delay(name, &sig) };
 
+    // Of three registers without a reset in a row the tools make a shift register, which is a LUT.
+    let third = |name: &str, sig: Sig| {
+        let reg = m.reg(name, sig.width()).reset(0);
+        m.set(&reg, sig);
+        reg
+    };
+
     // Where there is time, a frame ends when the one before has its result; elsewhere it begins when there is room for its own.
     let held = cfg.unhurried();
     let go = m.wire("go", 1);
@@ -309,7 +319,7 @@ pub fn parse(
     let data0 = delay("data0", frame.data);
     let looped0 = delay("looped0", from_loop);
 
-    // Stage 1: where layer 3 begins.
+    // Stage 1: where layer 3 and layer 4 begin.
     let tag = bytes_of(bytes, eth::BYTES, vlan::BYTES);
     let has_tag = cfg.only(cfg.vlan, outer("vlan", eth::ethertype::VLAN));
     let is_type = |name: &str, code: u16| has_tag.then(inner(name, code), outer(name, code));
@@ -320,6 +330,18 @@ pub fn parse(
     let layer3 = has_tag.then(lit(LENGTH_BITS, eth::BYTES + vlan::BYTES), lit(LENGTH_BITS, eth::BYTES));
     let v6_total = field(&ipv6::LAYOUT, &ipv6::PAYLOAD_LEN, packet0).zext(LENGTH_BITS) + ipv6::BYTES;
     let total0 = is_v6.then(v6_total, field(&ipv4::LAYOUT, &ipv4::TOTAL_LEN, packet0).zext(LENGTH_BITS));
+
+    // Where layer 4 begins is known as well: four places, a LUT a bit.
+    let layer4_0 = is_v6.then(bytes_of(packet0, ipv6::BYTES, LAYER4), bytes_of(packet0, ipv4::BYTES, LAYER4));
+    // UDP's port of a first fragment is wherever its header ends, behind options too: this is the place, in words behind the first.
+    let ihl0 = field(&ipv4::LAYOUT, &ipv4::IHL, packet0);
+    let words0 = is_v6.then(ipv6::BYTES / 4, ihl0).zext(5);
+    let port_at0 = words0 + has_tag.zext(5) - LEAST_WORDS as u32;
+    let port_of = |words: usize| {
+        let at = eth::BYTES + 4 * words;
+        field(&udp::LAYOUT, &udp::DPORT, bytes_of(bytes, at, udp::BYTES))
+    };
+    let ports0: Vec<Sig> = (LEAST_WORDS..=MOST_WORDS + vlan::BYTES / 4).map(port_of).collect();
 
     let ended1 = m.reg("ended1", 1).reset(0);
     m.set(&ended1, ended0);
@@ -337,7 +359,11 @@ pub fn parse(
     let v4_1 = take("v4_1", is_v4);
     let v6_1 = take("v6_1", is_v6);
     let has_tag1 = take("has_tag1", has_tag);
-    let packet1 = take("packet1", packet0);
+    let packet1 = take("packet1", packet0.trunc(8 * (ipv6::BYTES as u32 + 1)));
+    let layer4_1 = if held { take("layer4_1", layer4_0) } else { third("layer4_1", layer4_0) };
+    let port_at1 = take("port_at1", port_at0.trunc(4));
+    let ports1: Vec<Sig> =
+        ports0.into_iter().enumerate().map(|(i, port)| pass(&format!("port{i}_1"), port)).collect();
     // A tag of VLAN 0 is a priority and no VLAN (IEEE 802.1Q 6.9.1).
     let vid1 = take("vid1", field(&vlan::LAYOUT, &vlan::VID, tag) & has_tag.repeat(12));
     let dst_mac = field(&eth::LAYOUT, &eth::DST, bytes);
@@ -370,7 +396,7 @@ pub fn parse(
         false => (v6_1, has_tag1),
     };
 
-    // Stage 2: the IP header, and where layer 4 begins.
+    // Stage 2: the IP header.
     let v4 = |f: &Field| field(&ipv4::LAYOUT, f, packet1);
     let v6 = |f: &Field| field(&ipv6::LAYOUT, f, packet1);
     let ihl = v4(&ipv4::IHL);
@@ -381,10 +407,6 @@ pub fn parse(
     let fragment_header = bytes_of(packet1, ipv6::BYTES, 1).eq(ipv4::PROTOCOL_UDP)
         & rest1.ge(ipv6::BYTES + 4)
         & next.eq(ipv6::NEXT_FRAGMENT);
-    // The first fragment tells its port wherever its header ends: behind options too.
-    let dports: Vec<Sig> = (0..16)
-        .map(|words| field(&udp::LAYOUT, &udp::DPORT, bytes_of(packet1, 4 * words.max(5), udp::BYTES)))
-        .collect();
     let v4_version = v4(&ipv4::VERSION).ne(4) | ihl.lt(5);
     let least = (udp::BYTES + bth::BYTES + icrc::BYTES) as u32;
 
@@ -398,7 +420,7 @@ pub fn parse(
     let protocol2 = delay("protocol2", v6_1.then(next, v4(&ipv4::PROTOCOL)));
     let offset2 = delay("offset2", v4_1 & v4(&ipv4::FRAG_OFFSET).any());
     let short_udp2 = delay("short_udp2", rest1.lt(ip_bytes + udp::BYTES));
-    let dport2 = delay("dport2", m.select(ip_words, &dports));
+    let dport2 = delay("dport2", m.select(port_at1, &ports1));
     let options2 = delay("options2", v4_1 & ihl.ne(5));
     let more2 = delay("more2", v4_1 & v4(&ipv4::MF));
     // The header's nine other words (RFC 1071).
@@ -418,10 +440,7 @@ pub fn parse(
     let src_ip2 = pass("src_ip2", v6_1.then(v6(&ipv6::SRC), v4(&ipv4::SRC).zext(128)));
     let dst_ip2 = pass("dst_ip2", v6_1.then(v6(&ipv6::DST), v4(&ipv4::DST).zext(128)));
     let ecn2 = pass("ecn2", v6_1.then(v6(&ipv6::ECN), v4(&ipv4::ECN)));
-    let layer4_2 = pass(
-        "layer4_2",
-        v6_1.then(bytes_of(packet1, ipv6::BYTES, LAYER4), bytes_of(packet1, ipv4::BYTES, LAYER4)),
-    );
+    let layer4_2 = pass("layer4_2", layer4_1);
     let vid2 = pass("vid2", vid1);
     let own_mac2 = pass("own_mac2", own_mac1);
     // A MAC control frame has no tag.
@@ -508,7 +527,7 @@ pub fn parse(
     });
     let raw3 = delay("raw3", raw2 & other);
     let asks3 = delay("asks3", asks2);
-    let frame_length3 = delay("frame_length3", length2);
+    let frame_length3 = third("frame_length3", length2);
     let early3 = delay("early3", header_early.0);
     let early_reason3 = delay("early_reason3", header_early.1 | taken2.repeat(REASON_BITS));
     let folded3 = delay("folded3", folded);
@@ -523,7 +542,7 @@ pub fn parse(
     let known3 = delay("known3", opcode_is(opcode, |o| heard(&o)));
     let no_payload3 = delay("no_payload3", opcode_is(opcode, |o| !o.carries_payload()));
     let transport3 = pass("transport3", transport2);
-    let src_ip3 = pass("src_ip3", src_ip2);
+    let src_ip3 = if held { src_ip2.named("src_ip3") } else { third("src_ip3", src_ip2) };
     let ecn3 = pass("ecn3", ecn2);
 
     // Stage 4: what is left behind the headers.
@@ -655,7 +674,7 @@ pub fn parse(
     let none = !field(&udp::LAYOUT, &udp::CHECKSUM, layer4_2).any();
     let pseudo = udp_length.zext(17) + ipv4::PROTOCOL_UDP;
     let (pseudo, none) = (0..=stages)
-        .fold((pseudo, none), |(p, n), i| (delay(&format!("pseudo{i}"), p), delay(&format!("none{i}"), n)));
+        .fold((pseudo, none), |(p, n), i| (third(&format!("pseudo{i}"), p), third(&format!("none{i}"), n)));
     let folded_total = m.reg("folded_total", 18).no_reset();
     m.when(if held { summed } else { lit(1, 1) }, |m| {
         m.set(&folded_total, total.trunc(16).zext(18) + total.slice(16, 16).zext(18) + pseudo.zext(18));
