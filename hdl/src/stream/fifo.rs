@@ -59,7 +59,8 @@ impl Pointers {
 pub fn fifo<T: Bundle + Interface>(m: &Scope, #[param] depth: u32, input: Stream<T>) -> Stream<T> {
     let at = pointers(m, depth);
     let store = m.mem("store", depth, &input.payload).style(Style::Distributed).build();
-    store.write(input.fire(), at.tail, &input.payload);
+    // Whether a beat comes is known late: what lies in the next place without one is overwritten.
+    store.write(!at.full, at.tail, &input.payload);
     input.accept(!at.full);
     let out = Stream::new(m, "out", at.any, store.read_now(at.head));
     at.move_on(m, input.fire(), out.fire());
