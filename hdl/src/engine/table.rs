@@ -204,13 +204,16 @@ impl<R: Bundle> Table<R> {
         let again = m.wire("again", 1);
         let new_row = m.wire_of("new_row", &shape.row);
 
-        // After reset each key gets its row.
-        let sweeps = m.reg("sweeps", 1).reset(1);
+        // After reset each key gets its row, by way of the register of what is written: the row's zeros are the reset of its flip-flops. It is
+        // written a cycle later.
+        let sweeping = m.reg("sweeping", 1).reset(1);
         let swept = m.reg("swept", key_bits).reset(0);
-        m.when(sweeps, |m| {
+        m.when(sweeping, |m| {
             m.set(&swept, swept + 1);
-            m.set(&sweeps, !swept.all());
+            m.set(&sweeping, !swept.all());
         });
+        let sweeps = m.reg("sweeps", 1).reset(1);
+        m.set(&sweeps, sweeping);
 
         // I: one of the sources.
         let picked = pick(m, &sources, shape.turns);
@@ -273,15 +276,14 @@ impl<R: Bundle> Table<R> {
 
         // The rows.
         let written = m.reg_of("w_row", &shape.row);
-        m.set_all(&written, &new_row);
+        m.set_all(&written, &m.mux(sweeping, &(shape.first)(swept), &new_row));
         let older = m.reg_of("w2_row", &shape.row);
         m.set_all(&older, &written);
         let rows = m.mem("rows", shape.keys, &shape.row).style(shape.style).build();
         let write = &under[n + 1];
         m.discard(&(write.void, write.place, write.source));
-        let first_row = (shape.first)(swept);
-        let at = m.mux(sweeps, &swept, &write.key);
-        rows.write(write.valid | sweeps, at, &m.mux(sweeps, &first_row, &written));
+        let at = m.mux(sweeps, &m.delay("swept_before", &swept), &write.key);
+        rows.write(write.valid | sweeps, at, &written);
         let stored = rows.read(m, lit(1, 1), issued, Collision::Any);
         // The newest of those that are not in the RAM when it is read.
         let (in_last, in_w, in_w2) = (same[n - 1], same[n], same[n + 1]);

@@ -663,7 +663,7 @@ pub fn command(
     }
 
     let conditions: Vec<Sig> = checks.conditions();
-    let failed = m.delay("failed", &cat(&conditions));
+    let failed = !m.delay("passed", &!cat(&conditions));
     let (first_status, first_attribute) = checks.first(failed, offending);
     let (first_status, first_attribute) =
         (m.delay("first_status", &first_status), m.delay("first_attribute", &first_attribute));

@@ -208,16 +208,18 @@ pub fn operate(
     m.discard(&key);
     let index = |key: Sig| key.slice(8, key_bits);
     let region_at = m.mux(binds, &index(operation.region), &key.link.trunc(key_bits));
+    // Not while a command writes one.
+    let asks = !given.enable;
     let read = KeyRead {
-        enable: at(State::AskKey) | at(State::AskRegion),
+        enable: (at(State::AskKey) | at(State::AskRegion)) & asks,
         index: m.mux(at(State::AskKey), &index(operation.key), &region_at),
     };
-    m.when(at(State::AskKey), |m| m.set(&state, State::Key));
+    m.when(at(State::AskKey) & asks, |m| m.set(&state, State::Key));
     m.when(at(State::Key), |m| {
         m.set_all(&key, &entry);
         m.set(&state, State::AskRegion);
     });
-    m.when(at(State::AskRegion), |m| m.set(&state, State::Region));
+    m.when(at(State::AskRegion) & asks, |m| m.set(&state, State::Region));
     m.when(at(State::Region), |m| {
         m.set_all(&region, &entry);
         m.set(&state, State::Judge);

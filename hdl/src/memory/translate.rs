@@ -143,10 +143,13 @@ pub fn translate(
     m.discard(&turn);
     let others_wait = cat(&waiting[1..]).any();
     let first = waiting[0] & !(after_first & others_wait);
-    let mut granted = vec![(first & !read.enable).named("grant_0")];
+    // The table has other business: an entry is read for an operation, or written, which comes so seldom that a way around the table is not worth it.
+    let away = read.enable | key_write.enable;
+    m.assert(!(read.enable & key_write.enable), "an operation reads while no entry is written");
+    let mut granted = vec![(first & !away).named("grant_0")];
     for i in 1..clients {
         // Client i goes when no one with a better place in this turn waits.
-        let mut blocked = read.enable | first;
+        let mut blocked = away | first;
         for j in (1..clients).filter(|j| *j != i) {
             let place = |c: u32| (lit(client_bits, c) - turn).trunc(client_bits);
             blocked = blocked | (waiting[j as usize] & place(j).lt(place(i)));
@@ -171,7 +174,7 @@ pub fn translate(
     let table = m.mem("key_table", cfg.keys, &KeyEntry::of(cfg)).style(Style::Block).build();
     table.write(key_write.enable, key_write.index, &key_write.entry);
     let at = m.mux(read.enable, &read.index, &chosen.key.slice(8, key_bits));
-    let found = table.read(m, asked | read.enable, at, Collision::New);
+    let found = table.read(m, asked | read.enable, at, Collision::Never);
     let born = m.mem("lives", cfg.qps, &bits(LIFE_BITS)).style(Style::Block).build();
     born.write(lives.enable, lives.index, &lives.entry);
     let life = born.read(m, asked, chosen.qpn.trunc(cfg.qp_bits()), Collision::Old);
@@ -201,10 +204,13 @@ pub fn translate(
 
     // Cycle 2: the range, and the page's place in the table.
     let two_valid = m.reg("two_valid", 1).reset(0);
-    let two = m.reg_of("two", &flow(client_bits));
+    // A reset keeps the tools from making shift registers of what passes all stages, which are LUTs.
+    let packed = one.pack();
+    let two = m.reg("two", packed.width()).reset(0);
+    m.set(&two, packed);
+    let two = one.unpack(two);
     m.discard(&two);
     m.set(&two_valid, one_valid);
-    m.set_all(&two, &one);
     let two_right = m.delay("two_right", &right);
     let two_above = m.delay("two_above", &one.ask.va.ge(entry.va));
     // The causes differ in their low bits.
@@ -230,7 +236,8 @@ pub fn translate(
     let rows = cfg.page_entries;
     let pages = m.mem("page_table", rows, &bits(PAGE_BITS)).style(cfg.large(rows)).build();
     pages.write(page_write.enable, page_write.index, &page_write.entry);
-    let page = pages.read(m, two_valid, index, Collision::New);
+    // Pages are written before the keys that have them, so a lookup that finds one of them in that cycle is refused.
+    let page = pages.read(m, two_valid, index, Collision::Any);
     let three_valid = m.reg("three_valid", 1).reset(0);
     let three = m.reg_of("three", &flow(client_bits));
     m.discard(&three);

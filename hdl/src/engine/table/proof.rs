@@ -281,9 +281,9 @@ fn issue(m: &Scope, stages: u32, turns: usize) {
             );
         }
     }
-    let left = m.reg("left", 4).reset(KEYS);
+    let left = m.reg("left", 4).reset(KEYS + 1);
     m.when(bench.sweeps, |m| m.set(&left, left - 1));
-    m.assert(bench.sweeps.eq(left.ne(0)), "the sweep takes a cycle a key");
+    m.assert(bench.sweeps.eq(left.ne(0)), "the sweep takes a cycle a key, and one more");
     m.assert(!(bench.sweeps & bench.acts), "nothing passes En before the end of the sweep");
 }
 

@@ -104,7 +104,7 @@ pub(super) fn lowest_code(set: Sig) -> Sig {
     cat(&code).zext(8)
 }
 
-/// The lowest bit that is set, and no other: a carry chain finds it.
+/// The lowest bit that is set, and no other: a carry chain finds it, which has no inverters where the inverted bits are in registers.
 fn lowest_alone(set: Sig) -> Sig {
-    set & (lit(set.width(), 0) - set)
+    set & (!set + 1)
 }
