@@ -307,8 +307,8 @@ pub fn record(
         let not = !way.flags.bit(flag);
         way.discard_if(m, not).map(|unasked| unasked.row)
     };
-    let (own, silent) = (way(0), way(1));
-    let failed = arbiter(m, &|_: &Sig| lit(1, 1), vec![silent, over]);
+    let (own, silent) = (half(&m.label("own"), way(0)), way(1));
+    let failed = half(&m.label("failed"), arbiter(m, &|_: &Sig| lit(1, 1), vec![silent, over]));
     let credit = writing & !lives & is_end;
     Recorded {
         pool: TableWrite { enable: pushes, index: row.tail, entry: message },

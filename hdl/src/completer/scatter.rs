@@ -137,6 +137,7 @@ pub fn scatter(
     // The walk has just begun: the packet's length is judged.
     let judges = m.reg("judges", 1).reset(0);
     let mtu_long = m.reg("mtu_long", 1).no_reset();
+    let (is_last, is_atomic) = (m.reg("is_last", 1).no_reset(), m.reg("is_atomic", 1).no_reset());
     let begins = idle & answered.valid & good;
     m.when(begins, |m| {
         m.set(&rest_of_message, answered.length - offset);
@@ -147,10 +148,12 @@ pub fn scatter(
         m.set(&next, answered.sge.number);
         m.set(&judges, 1);
         m.set(&mtu_long, answered.bytes.eq(mtu_bytes(answered.mtu).zext(13)));
+        m.set(&is_last, answered.last);
+        m.set(&is_atomic, answered.atomic);
         m.set(&state, State::Walk);
     });
-    let right = m.mux(answered.last, &rest.zext(32).eq(rest_of_message), &mtu_long);
-    let right = (right | answered.atomic).named("right");
+    let right = m.mux(is_last, &rest.zext(32).eq(rest_of_message), &mtu_long);
+    let right = (right | is_atomic).named("right");
     let refused = state.is(State::Walk) & judges & !(right & rest.any());
 
     // An SGE.
@@ -175,7 +178,7 @@ pub fn scatter(
         class,
         qp: answered.qp,
         offset: answered.atomic.then(lit(7, 0), answered.offset),
-        bytes: (at_walk & !short).then(m.mux(answered.atomic, &lit(13, 8), &answered.bytes), lit(13, 0)),
+        bytes: (at_walk & !short).then(m.mux(is_atomic, &lit(13, 8), &answered.bytes), lit(13, 0)),
         kind,
         index: answered.index,
         ..Facts::of(cfg).zeros()

@@ -17,7 +17,7 @@ mod withdraw;
 
 pub use drain::{drain, Drained, Passage};
 pub use operate::{operate, Done, KeyRead, Operated, Operation, OperationKind};
-pub(crate) use translate::{next_page, to_page_end, PAGE};
+pub(crate) use translate::{next_page, to_page_end};
 pub use translate::{translate, Lookup, Translated, Translation};
 pub use withdraw::{withdraw, Withdrawals, Withdrawn, WITHDRAWN_BITS};
 
