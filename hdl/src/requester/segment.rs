@@ -595,7 +595,8 @@ pub fn segment(
     let behind = (row.index - oldest.index).bit(15);
     let is_oldest = oldest.index.eq(index);
     let is_due = row.index.eq(index) & !behind & !row.held;
-    let due = fact("due", starts | is_due);
+    let may_be_due = starts | is_due;
+    let due = fact("due", may_be_due);
     let follows = fact("follows", behind & is_oldest & !row.held & !starts);
     let stale = !due & !follows;
     // It has been executed: the QP went back, and comes by again.
@@ -616,7 +617,8 @@ pub fn segment(
     let full = is_rc & ((unacknowledged.bit(WINDOW_BITS) & !unacknowledged.bit(23)) | whole_window);
     // A READ with as many PSNs as are open at once goes alone.
     let large = behind_first.slice(WINDOW_BITS, 24 - WINDOW_BITS).any();
-    let full = fact("full", may_wait & (full | (is_new & large & any_unacknowledged)));
+    let is_full = may_wait & (full | (is_new & large & any_unacknowledged));
+    let full = fact("full", is_full);
     let token = m.reg("token", 1).reset(0);
     m.assert(!at_row | faulty.eq(status.ne(0)), "what is wrong with a WQE has a cause");
     let broken = fact("broken", faulty | starts);
@@ -639,7 +641,8 @@ pub fn segment(
     let asks = beyond & fact("questions", bounded & at_first & !unacknowledged.bit(23));
     // What is behind a withdrawal waits until all that was looked up before it is over.
     let unsettled = withdrawals.open | withdrawals.count.ne(row.withdrawn);
-    let kept_behind = fact("kept_behind", new & !is_local & unsettled);
+    let is_kept = new & !is_local & unsettled;
+    let kept_behind = fact("kept_behind", is_kept);
     let limited = answer_lacks | unheard | kept_behind;
     // Whom only answers keep from going on waits here, with its WQEs, as long as nobody else wants to send: to fetch them again takes the
     // host's latency.
@@ -667,7 +670,8 @@ pub fn segment(
     let others_wait = m.mux(turns, &waits_beside, &waiting.for_another(sender));
     let used_now = turned.then(lit(used.width(), 0), used);
     let gives_way = waiting.for_another(sender) & used.ge(most) & is_sender;
-    let not_now = fact("not_now", may_wait & (stops | gives_way));
+    let has_no_turn = may_wait & (stops | gives_way);
+    let not_now = fact("not_now", has_no_turn);
     // One of many READs keeps its turn although others wait: its answers come in the time that the turns of the others take.
     let tired = m.reg("tired", PATIENCE_BITS + 1).reset(0);
     let waited_on = tired + (!tired.bit(PATIENCE_BITS)).zext(PATIENCE_BITS + 1);
@@ -679,7 +683,9 @@ pub fn segment(
         m.set(&sender, qp);
         m.set(&used, 0);
     });
-    let refused = !due | full | lacks & !broken | unheard | kept_behind | not_now;
+    // Most of it is put together before: what is sent is known late.
+    let refused = fact("stands_back", !may_be_due | is_full | is_kept | has_no_turn);
+    let refused = refused | lacks & !broken | unheard;
     let further = m.reg("further", 24).no_reset();
     let begun_psn = m.reg("begun_psn", 24).no_reset();
     let run = m.reg("run", WINDOW_BITS).no_reset();
