@@ -245,7 +245,7 @@ fn core(
     recall_reads.connect(reads.next().expect("reads of WQEs that are answered"));
     send_faults.connect(crate::stream::arbiter(m, &|_: &Sig| lit(1, 1), core.send_faults));
     engine_faults.connect(crate::stream::arbiter(m, &|_: &QpFault| lit(1, 1), core.faults));
-    let completions = crate::stream::arbiter(m, &|_: &Completion| lit(1, 1), core.completions);
+    let completions = crate::stream::arbiter_held(m, &|_: &Completion| lit(1, 1), core.completions);
     let completions = fifo(&m.label("completions"), 2, completions);
     let writer = cq(m, cfg, completions, cqs.clone(), cq_limits, commands.resize, bells.cq);
     m.drive(&produced, writer.produced);
