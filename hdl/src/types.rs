@@ -625,6 +625,8 @@ pub struct Oldest {
     pub credits: Sig,
     /// Counts what has been told of the QP, modulo 32.
     pub told: Sig,
+    /// READs and atomics that have been answered, modulo 32: the peer has let their resources go. What they bring may be on its way to memory still.
+    pub reads: Sig,
 }
 
 /// Bits of [`Oldest::told`]: more than are told of a QP while its segmenter speaks to the scheduler.
@@ -640,6 +642,7 @@ impl Oldest {
             bounded: bits(1),
             credits: bits(credit_bits(cfg)),
             told: bits(TOLD_BITS),
+            reads: bits(READ_BITS),
         }
     }
 

@@ -83,7 +83,8 @@ use crate::rx::parse::opcode_is;
 use crate::rx::peer::Origin;
 use crate::stream::{deep_fifo, few, fifo, forward, prompt_fifo, row_of, spare_fifo};
 use crate::types::{
-    credit_bits, Completion, Headers, Oldest, QpBroadcast, SqStart, TableWrite, STAY_BITS, TOLD_BITS,
+    credit_bits, Completion, Headers, Oldest, QpBroadcast, SqStart, TableWrite, READ_BITS, STAY_BITS,
+    TOLD_BITS,
 };
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
@@ -216,6 +217,7 @@ struct Row {
     bounded: Sig,
     credits: Sig,
     told: Sig,
+    reads: Sig,
 }
 
 #[derive(Clone, Bundle)]
@@ -432,6 +434,7 @@ pub fn track(
         bounded: bits(1),
         credits: bits(credit_bits(cfg)),
         told: bits(TOLD_BITS),
+        reads: bits(READ_BITS),
     };
     let rows = m.mem("rows", cfg.qps, &row_shape).style(Style::Block).build();
     let row_write = m.wire("row_write", 1);
@@ -804,6 +807,7 @@ pub fn track(
     m.when(pops | frees, |m| m.set(&next.head, following));
     let ends_oldest = pops | fails | flushes;
     m.when(ends_oldest, |m| m.set(&next.oldest_index, row.oldest_index + 1));
+    m.when(answers_it, |m| m.set(&next.reads, row.reads + 1));
     m.when(pops, |m| {
         m.set(&next.first_psn, oldest.last_psn + 1);
         m.set(&next.oldest_psn, oldest.last_psn + 1);
@@ -851,6 +855,7 @@ pub fn track(
     let starts_anew = at_row & by_init;
     m.when(resets | begins_anew | starts_anew, |m| {
         m.set(&next.bounded, 0);
+        m.set(&next.reads, 0);
         m.set(&next.first_psn, psn);
         m.set(&next.oldest_psn, psn);
         m.set(&next.oldest_index, m.mux(by_init, &until, &(row.until & (!by_reset).repeat(16))));
@@ -939,6 +944,7 @@ pub fn track(
             bounded: next.bounded,
             credits: next.credits,
             told: next.told,
+            reads: next.reads,
         },
     };
     // The way of the decision ends here.

@@ -624,8 +624,10 @@ pub fn segment(
     let broken = fact("broken", faulty | starts);
     // Who runs no more waits for nothing: what it has here has places that its flush needs, and `commit` sends none of it.
     let new = is_new & running & may_wait;
-    let outstanding = (row.reads - done_reads).named("outstanding");
-    let (deep, some) = (answered & outstanding.ge(copy.depth), row.reads.ne(done_reads));
+    // The peer is free for another when one is answered. Those that are not in memory are counted modulo 32, too.
+    let outstanding = (row.reads - oldest.reads).named("outstanding");
+    let (deep, some) =
+        (answered & (outstanding.ge(copy.depth) | (row.reads - done_reads).all()), row.reads.ne(done_reads));
     let lacks = fact("lacks", new & (deep | (taken("fence", wqe(send_wqe::FENCE)) & some)));
     // What waits for PSNs that READs have taken waits for these as well: asking again and again would be of no use.
     let with_reads = fact("with_reads", new & some);

@@ -57,12 +57,39 @@ pub(super) fn cycles(bench: &mut Bench, n: u32) {
 }
 
 /// So many READs have been answered.
+fn answered(bench: &mut Bench, reads: u64) {
+    bench.sim.set("oldest_entry_reads", reads % 32);
+    bench.sim.set("oldest_enable", 1);
+    cycles(bench, 1);
+    bench.sim.set("oldest_enable", 0);
+}
+
+/// And what they bring is in memory.
 fn done(bench: &mut Bench, reads: u64) {
+    answered(bench, reads);
     bench.sim.set("reads_done_index", 0);
     bench.sim.set("reads_done_entry", reads);
     bench.sim.set("reads_done_enable", 1);
     cycles(bench, 1);
     bench.sim.set("reads_done_enable", 0);
+}
+
+/// Its peer has room for another. As many as are not in memory are counted modulo 32.
+#[test]
+fn a_read_follows_an_answer_that_is_not_in_memory_until_too_many_are_not() {
+    let mut bench = with_reads(5, 40);
+    cycles(&mut bench, 30);
+    let packets = bench.sinks[CANDIDATE].items.len() as u64 - DEPTH;
+    let sent = |bench: &Bench| bench.sinks[CANDIDATE].items.len() as u64 - packets;
+    for reads in 1..=36 {
+        answered(&mut bench, reads);
+        cycles(&mut bench, 10);
+        assert_eq!(sent(&bench), (reads + DEPTH).min(31), "{reads} are answered");
+    }
+    done(&mut bench, 3);
+    answered(&mut bench, 31);
+    cycles(&mut bench, 40);
+    assert_eq!(sent(&bench), 33, "three are in memory, and all but two that were sent are answered");
 }
 
 #[test]
