@@ -579,7 +579,7 @@ pub fn command(
     let bytes = length.zext(66) + (va.zext(66) & within) + within;
     let pages = [12, 21, 30].map(|shift| (bytes >> shift).trunc(54));
     let needed = m.delay("needed", &m.select(page_size, &pages));
-    let end = m.delay("end", &(va.zext(65) + (length - 1).zext(65)));
+    let end = m.delay("end", &(va.zext(65) + length.zext(65)));
     let list_end = m.delay("list_end", &(list.zext(65) + cat([&lit(3, 0), &count]).zext(65)));
     let entries_end = m.delay("entries_end", &(first.zext(33) + count.zext(33)));
     {
@@ -591,7 +591,9 @@ pub fn command(
         let odd = !(shift.eq(12) | shift.eq(21) | shift.eq(30));
         checks.refuse(is & odd, Status::BadAttribute, Attribute::PageShift);
         checks.refuse(is & length.eq(0), Status::BadSize, Attribute::Length);
-        checks.refuse(is & end.msb(), Status::BadAddress, Attribute::Va);
+        // The last byte may be the last of all.
+        let past = end.msb() & end.trunc(64).any();
+        checks.refuse(is & past, Status::BadAddress, Attribute::Va);
         let above = |shift: u32| (va >> shift).any();
         let not_zero = m.select(page_size, &[above(12), above(21), above(30)]);
         checks.refuse(is & right(mr_access, Access::ZeroBased) & not_zero, Status::BadAddress, Attribute::Va);

@@ -791,6 +791,17 @@ fn a_region_that_makes_no_sense_is_refused() {
 }
 
 #[test]
+fn a_region_may_end_with_the_last_address_of_all() {
+    let mut bench = bench(8, 0.2);
+    bench.ok(&simple(Op::AllocPd, 7));
+    bench.put(0x30_0ff8, &0xabc0_0000_0000u64.to_le_bytes());
+    let of = |length, page_count| RegMr { va: u64::MAX - 0xfff, length, ..mr(0x5aa, page_count) };
+    bench.refused(&of(0x1001, 2).to_bytes().unwrap(), Status::BadAddress, Attribute::Va);
+    bench.refused(&of(u64::MAX, 2).to_bytes().unwrap(), Status::BadAddress, Attribute::Va);
+    bench.ok(&of(0x1000, 1).to_bytes().unwrap());
+}
+
+#[test]
 fn what_the_bus_has_no_address_for_is_refused() {
     for bus_bits in [32, 40] {
         let cfg = RnicConfig { bus_bits, ..RnicConfig::named("generic-8b").unwrap() };
