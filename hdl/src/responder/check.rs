@@ -399,7 +399,7 @@ pub fn check(
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
     let qp_state = row_of(m, "state", (idle, begin_qp, qp), &states, &broadcast.state);
 
-    // READs and atomics that are done with, whether they were executed or not: two may end in a cycle. They count two cycles later.
+    // READs and atomics that are done with, whether they were executed or not: two may end in a cycle. They count three cycles later.
     let at_qp = m.mux(idle, &begin_qp, &qp);
     let ended = |name: &str, end: &Served| {
         let counts = m.mem(name, cfg.qps, &bits(5)).style(Style::Block).init(vec![]).build();
@@ -407,7 +407,7 @@ pub fn check(
         let count = m.wire(&format!("{name}_count"), 5);
         counts.write(counted.valid, counted.qp, &count);
         m.drive(&count, counts.read(m, end.valid, end.qp, Collision::New) + 1);
-        counts.read(m, lit(1, 1), at_qp, Collision::New)
+        counts.read(m, lit(1, 1), at_qp, Collision::Old)
     };
     let done_with = cfg.looked(m, "done_with", ended("served", &served) + ended("unused", &unused));
     let shared_room = m.wire("shared_room", 1);

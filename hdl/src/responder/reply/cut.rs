@@ -250,7 +250,9 @@ pub(super) fn cut(
     // One that has the turn is remembered.
     let came = m.reg("came", 1).reset(0);
     let begins = (idle & (line.valid | (wakes.valid & !is_listed))) | (leaves & (line.valid | more));
-    line.accept(idle | leaves);
+    // Whether one does is known late: what is read where none does is not looked at.
+    let may_begin = idle | leaves;
+    line.accept(may_begin);
     let other = m.mux(at_emit, &qp, &wakes.qp);
     let starts = m.mux(line.valid, &line.payload, &other);
     m.when(begins, |m| {
@@ -268,35 +270,35 @@ pub(super) fn cut(
     let rows = m.mem("rows", cfg.qps, &row_shape).style(Style::Block).build();
     let next = m.wire_of("next", &row_shape);
     rows.write(leaves | sweeping, qp, &next);
-    let row = rows.read(m, begins, starts, Collision::New);
+    let row = rows.read(m, may_begin, starts, Collision::New);
     let fronts = m.mem("fronts", cfg.qps, &Front::of(cfg)).style(Style::Block).build();
     fronts.write(lists.front.enable, lists.front.index, &lists.front.entry);
-    let front = fronts.read(m, begins, starts, Collision::New);
+    let front = fronts.read(m, may_begin, starts, Collision::New);
     let run_starts = m.mem("run_starts", cfg.qps, &bits(24)).build();
     run_starts.write(lists.start.enable, lists.start.index, &lists.start.entry);
-    let run_start = run_starts.read(m, begins, starts, Collision::New);
+    let run_start = run_starts.read(m, may_begin, starts, Collision::New);
     let given = &broadcast.attributes;
     let copy_shape = Copy::from(&QpAttributes::of(cfg));
     let copies = m.mem("copies", cfg.qps, &copy_shape).style(Style::Block).build();
     copies.write(given.enable, given.index, &Copy::from(&given.entry));
     m.discard(&given.entry);
     m.discard(&broadcast.state);
-    let copy = copies.read(m, begins, starts, Collision::New);
+    let copy = copies.read(m, may_begin, starts, Collision::New);
     // One that shuts meanwhile is seen in the next turn.
     let gates = m.mem("gates", cfg.qps, &bits(1)).build();
     gates.write(gate.enable, gate.index, &gate.entry.shut);
     m.discard(&gate.entry.stop);
-    let shut = gates.read(m, begins, starts, Collision::Old);
+    let shut = gates.read(m, may_begin, starts, Collision::Old);
     // So is a failure.
     let failed_bits = m.mem("failed", cfg.qps, &bits(1)).style(Style::Block).build();
     failed_bits.write(failed.enable, failed.index, &failed.entry);
-    let has_failed = failed_bits.read(m, begins, starts, Collision::New);
+    let has_failed = failed_bits.read(m, may_begin, starts, Collision::New);
     // And an end, but for the wake that brings it.
     let endings = m.mem("endings", cfg.qps, &bits(1)).style(Style::Block).build();
     let has_ended = m.wire("has_ended", 1);
     let marked = m.mux(looks, &wakes.qp, &qp);
     endings.write(has_ended | (looks & wakes.end) | sweeping, marked, &looks);
-    let is_ending = endings.read(m, begins, starts, Collision::New);
+    let is_ending = endings.read(m, may_begin, starts, Collision::New);
 
     // The row's cycle: the oldest entry is read. Where the list is empty, what is read means nothing.
     let empty = row.head.eq(front.tail);
