@@ -17,12 +17,15 @@
 //!
 //! `forget` takes a row's flags back, except those on offer ([`Forget::outdates`]); a row without flags does not leave.
 //!
-//! One row a cycle in, and one every other cycle out while none comes in; latency 4, and 5 with more than [`FEW`] rows. The flags of each row, and whether it waits,
-//! lie in LUT RAM, the line in block RAM. Reset empties all; the input waits for as many cycles as there are rows, in which
+//! One row a cycle in, and one every other cycle out while none comes in; latency 4, 3 with at most [`SHORT`] rows, and 5 with more than [`FEW`]. The flags of each
+//! row, and whether it waits, lie in LUT RAM, the line in block RAM, or a short one in LUT RAM, too. Reset empties all; the input waits for as many cycles as there are rows, in which
 //! `forget` says nothing.
 
-use super::{deep_fifo, forward};
+use super::{deep_fifo, fifo, forward};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Scope, Sig, Stream, Style};
+
+/// Rows of a line for which block RAM is too much.
+const SHORT: u32 = 64;
 
 /// Rows whose flags are read in time by what block RAM shows.
 const FEW: u32 = 256;
@@ -90,7 +93,7 @@ pub fn gather(m: &Scope, #[param] rows: u32, input: Stream<Flagged>, forget: For
     let pushes = m.reg("pushes", 1).reset(0);
     let line = Stream::new(m, "line", pushes, changed);
     m.assert(!pushes | line.ready, "a row waits once");
-    let line = deep_fifo(m, rows, line);
+    let line = if rows <= SHORT { fifo(m, rows, line) } else { deep_fifo(m, rows, line) };
     // The row's flags are read by what the line shows: of many rows from deep LUT RAM, which block RAM's output is too late for.
     let line = if rows > FEW { forward(&m.label("line"), line) } else { line };
 

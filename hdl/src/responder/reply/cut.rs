@@ -39,7 +39,7 @@ use crate::context::congestion::{Charge, Gate};
 use crate::loopback::reserved;
 use crate::memory::to_page_end;
 use crate::path::mtu_bytes;
-use crate::stream::{deep_fifo, fifo, forward, half};
+use crate::stream::{deep_fifo, fifo, forward, half, spare_fifo};
 use crate::types::{QpAttributes, QpBroadcast, TableWrite};
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::opcode::Opcode;
@@ -414,7 +414,7 @@ pub(super) fn cut(
     m.drive(&operands_room, operands.ready);
     m.drive(&leaves, at_emit & (!speaks | candidate.fire()));
     let candidates = half(&m.label("candidates"), candidate);
-    let operands = deep_fifo(&m.label("operands"), ATOMICS, operands);
+    let operands = spare_fifo(&m.label("operands"), ATOMICS, cfg.unhurried(), operands);
 
     // What becomes of the QP.
     let ends = is(Work::End) & speaks;

@@ -23,7 +23,7 @@ use super::atomic::{Place, ATOMICS};
 use super::cut::{About, Candidate, Work};
 use crate::config::RnicConfig;
 use crate::memory::{next_page, to_page_end, Lookup, Passage, Translation};
-use crate::stream::{breath, deep_fifo, few, fifo, forward, prompt_fifo};
+use crate::stream::{breath, deep_fifo, few, fifo, forward, prompt_fifo, spare_fifo};
 use crate::types::DmaReadRequest;
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::Access;
@@ -217,7 +217,7 @@ pub(super) fn issue(
     m.assert(!places.valid | places.ready, "every atomic has a place");
     let granted_atomic = places.fire();
     let places = breath(&m.label("place"), cfg.unhurried(), places);
-    let places = deep_fifo(&m.label("places"), ATOMICS, places);
+    let places = spare_fifo(&m.label("places"), ATOMICS, cfg.unhurried(), places);
     let carries = granted & about.is(Work::Read) & about.bytes.ne(0);
     let departure =
         Departure { about: about.clone(), refused: !granted, carries, lane: pending.offset.trunc(lane_bits) };
