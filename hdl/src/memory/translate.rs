@@ -174,10 +174,13 @@ pub fn translate(
     let table = m.mem("key_table", cfg.keys, &KeyEntry::of(cfg)).style(Style::Block).build();
     table.write(key_write.enable, key_write.index, &key_write.entry);
     let at = m.mux(read.enable, &read.index, &chosen.key.slice(8, key_bits));
-    let found = table.read(m, asked | read.enable, at, Collision::Never);
+    // Read as soon as somebody waits: who is granted is known late. What is granted meets no write.
+    m.assert(!(asked & key_write.enable), "a lookup is granted while no entry is written");
+    let reads = cat(&waiting).any() | read.enable;
+    let found = table.read(m, reads, at, Collision::Any);
     let born = m.mem("lives", cfg.qps, &bits(LIFE_BITS)).style(Style::Block).build();
     born.write(lives.enable, lives.index, &lives.entry);
-    let life = born.read(m, asked, chosen.qpn.trunc(cfg.qp_bits()), Collision::Old);
+    let life = born.read(m, reads, chosen.qpn.trunc(cfg.qp_bits()), Collision::Old);
     let one_valid = m.reg("one_valid", 1).reset(0);
     let one = m.reg_of("one", &flow(client_bits));
     m.discard(&one);
