@@ -861,7 +861,9 @@ pub fn command(
     let idle = state.is(State::Idle);
     let forgets = m.mux(clearing, &!reclaimed, &(idle & !control.enable));
     m.when(forgets, |m| m.set(&consumer, 0));
-    m.when(idle & control.enable & consumer.ne(control.producer), |m| go(m, State::Fetch));
+    // A completion leaves before the next command begins, which may be one that makes the core begin anew.
+    let leaves = m.wire("completion_leaves", 1);
+    m.when(idle & control.enable & consumer.ne(control.producer) & !leaves, |m| go(m, State::Fetch));
     m.when(fetching & read.ready, |m| go(m, State::Receive));
     let arrived = state.is(State::Receive) & incoming.valid;
     let broken = m.reg("broken", 1).reset(0);
@@ -1216,7 +1218,9 @@ pub fn command(
 
     let progress = CommandProgress { ready: !clearing, fatal: state.is(State::Fatal), consumer };
     let taken = done.fire();
-    let write = write_entry(m, cfg, Order::Event, half(&m.label("done"), done));
+    let done = half(&m.label("done"), done);
+    m.drive(&leaves, done.valid);
+    let write = write_entry(m, cfg, Order::Event, done);
     let arms = here & any_op(&[Op::CreateSrq, Op::ModifySrq]);
     let limit = TableWrite { enable: arms, index: object.trunc(srq_bits), entry: limit };
     let srqs = SrqControl { entry: srqs, limit, query: object.trunc(srq_bits) };

@@ -280,6 +280,9 @@ impl Operands {
     }
 }
 
+/// READs of fewer than 2^n bytes follow when one is answered, larger ones when it is in memory.
+const SMALL_READ_BITS: u32 = 9;
+
 /// Atomics, binds and invalidations between here and `commit`.
 const ATOMICS: u32 = 16;
 
@@ -624,8 +627,11 @@ pub fn segment(
     let broken = fact("broken", faulty | starts);
     // Who runs no more waits for nothing: what it has here has places that its flush needs, and `commit` sends none of it.
     let new = is_new & running & may_wait;
-    // The peer is free for another when one is answered. Those that are not in memory are counted modulo 32, too.
-    let outstanding = (row.reads - oldest.reads).named("outstanding");
+    // The peer is free for another when one is answered. What a large one brings waits for those before it to be in memory: no more may come at
+    // once than the depth says. Those that are not in memory are counted modulo 32, too.
+    let small = !(length >> SMALL_READ_BITS).any();
+    let answered_reads = m.mux(small, &oldest.reads, &done_reads);
+    let outstanding = (row.reads - answered_reads).named("outstanding");
     let (deep, some) =
         (answered & (outstanding.ge(copy.depth) | (row.reads - done_reads).all()), row.reads.ne(done_reads));
     let lacks = fact("lacks", new & (deep | (taken("fence", wqe(send_wqe::FENCE)) & some)));

@@ -361,9 +361,16 @@ pub fn parse(
     let has_tag1 = take("has_tag1", has_tag);
     let packet1 = take("packet1", packet0.trunc(8 * (ipv6::BYTES as u32 + 1)));
     let layer4_1 = if held { take("layer4_1", layer4_0) } else { third("layer4_1", layer4_0) };
-    let port_at1 = take("port_at1", port_at0.trunc(4));
-    let ports1: Vec<Sig> =
-        ports0.into_iter().enumerate().map(|(i, port)| pass(&format!("port{i}_1"), port)).collect();
+    // What is held shows the next frame before its result is taken, so the port is taken with the rest.
+    let port2 = match held {
+        true => take("port1", m.select(port_at0.trunc(4), &ports0)),
+        false => {
+            let at = take("port_at1", port_at0.trunc(4));
+            let ports: Vec<Sig> =
+                (0..).zip(&ports0).map(|(i, port)| m.delay(&format!("port{i}_1"), port)).collect();
+            m.select(at, &ports)
+        }
+    };
     // A tag of VLAN 0 is a priority and no VLAN (IEEE 802.1Q 6.9.1).
     let vid1 = take("vid1", field(&vlan::LAYOUT, &vlan::VID, tag) & has_tag.repeat(12));
     let dst_mac = field(&eth::LAYOUT, &eth::DST, bytes);
@@ -420,7 +427,7 @@ pub fn parse(
     let protocol2 = delay("protocol2", v6_1.then(next, v4(&ipv4::PROTOCOL)));
     let offset2 = delay("offset2", v4_1 & v4(&ipv4::FRAG_OFFSET).any());
     let short_udp2 = delay("short_udp2", rest1.lt(ip_bytes + udp::BYTES));
-    let dport2 = delay("dport2", m.select(port_at1, &ports1));
+    let dport2 = delay("dport2", port2);
     let options2 = delay("options2", v4_1 & ihl.ne(5));
     let more2 = delay("more2", v4_1 & v4(&ipv4::MF));
     // The header's nine other words (RFC 1071).

@@ -43,10 +43,15 @@ fn with_reads_of(seed: u64, count: u16, beat_bytes: u32, depth: fn(&RnicConfig) 
 
 /// The WQE of a READ of QP 0 comes.
 fn read(bench: &mut Bench, index: u16) {
-    let unit = SendWqe { opcode: SendOpcode::Read.code(), num_sge: 1, sge0_len: 64, ..SendWqe::default() };
+    read_of(bench, index, 64);
+}
+
+fn read_of(bench: &mut Bench, index: u16, length: u32) {
+    let opcode = SendOpcode::Read.code();
+    let unit = SendWqe { opcode, num_sge: 1, sge0_len: length, ..SendWqe::default() };
     let mut bytes = [0; 64];
     unit.emit(&mut bytes).unwrap();
-    let mut wqe = item(&Wqe::of(&bench.cfg), &[("index", index.into()), ("total", 64)]);
+    let mut wqe = item(&Wqe::of(&bench.cfg), &[("index", index.into()), ("total", length.into())]);
     wqe.insert("unit".into(), Bits::from_bytes(512, &bytes));
     bench.sources[FETCHED].push(wqe);
 }
@@ -90,6 +95,26 @@ fn a_read_follows_an_answer_that_is_not_in_memory_until_too_many_are_not() {
     answered(&mut bench, 31);
     cycles(&mut bench, 40);
     assert_eq!(sent(&bench), 33, "three are in memory, and all but two that were sent are answered");
+}
+
+/// What it brings finds room where that of as many READs as the depth says does.
+#[test]
+fn a_large_read_waits_until_one_before_it_is_in_memory() {
+    for (length, small) in [(511, true), (512, false), (4096, false)] {
+        let mut bench = with_reads(6, 0);
+        (0..6).for_each(|index| read_of(&mut bench, index, length));
+        cycles(&mut bench, 60);
+        let sent = |bench: &Bench| bench.sinks[CANDIDATE].items.len() as u64;
+        let before = sent(&bench);
+        for reads in 1..=3 {
+            answered(&mut bench, reads);
+            cycles(&mut bench, 20);
+            assert_eq!(sent(&bench) - before, if small { reads } else { reads - 1 }, "{length} bytes");
+            done(&mut bench, reads);
+            cycles(&mut bench, 20);
+            assert_eq!(sent(&bench) - before, reads, "{length} bytes");
+        }
+    }
 }
 
 #[test]
