@@ -806,7 +806,18 @@ mod tests {
 
     /// The same with a raw Ethernet queue pair.
     fn check_with(filter: Filter, beat_bytes: u32, frames: &[Vec<u8>], stall: f64, random: &mut Random) {
-        let Bench { mut sim, mut source, mut sinks } = bench(beat_bytes);
+        check_on(bench(beat_bytes), filter, beat_bytes, frames, stall, random);
+    }
+
+    fn check_on(
+        bench: Bench,
+        filter: Filter,
+        beat_bytes: u32,
+        frames: &[Vec<u8>],
+        stall: f64,
+        random: &mut Random,
+    ) {
+        let Bench { mut sim, mut source, mut sinks } = bench;
         filter.set(&mut sim);
         for frame in frames {
             source[0].push_frame(frame);
@@ -901,6 +912,23 @@ mod tests {
         for beat_bytes in [8, 16, 32, 64] {
             let frames: Vec<_> = (0..300).map(|_| random_frame(&mut random.rng)).collect();
             check(beat_bytes, &frames, 0.3, &mut random);
+        }
+    }
+
+    /// Where there is time, what was kept of a frame is overwritten by the next one.
+    #[test]
+    fn a_result_that_waits_for_long_is_that_of_its_own_frame() {
+        let mut random = Random::new(12);
+        for beat_bytes in [8, 16, 32, 64] {
+            let frames: Vec<_> = (0..200)
+                .map(|n| match n % 3 {
+                    0 => other_frame(&mut random.rng),
+                    _ => random_frame(&mut random.rng),
+                })
+                .collect();
+            let mut bench = bench(beat_bytes);
+            bench.sinks[1].stall = Some(0.9);
+            check_on(bench, Filter::default(), beat_bytes, &frames, 0.0, &mut random);
         }
     }
 

@@ -503,6 +503,25 @@ fn completions_follow_the_commands_and_their_phase_turns() {
     }
 }
 
+/// The next one may make the core begin anew, which forgets what has not left it.
+#[test]
+fn a_completion_leaves_before_the_next_command_is_read() {
+    for beat_bytes in [8, 64] {
+        let mut bench = bench(beat_bytes, 0.0);
+        let command = |token| Command { opcode: 0x7f, token, ..Default::default() }.to_bytes().unwrap();
+        bench.sinks[WRITE].stall = Some(1.0);
+        let before = bench.sinks[READ].items.len();
+        bench.post(&command(1));
+        bench.post(&command(2));
+        (0..300).for_each(|_| bench.step());
+        assert_eq!(bench.sinks[READ].items.len(), before + 1, "{beat_bytes} bytes a beat");
+        bench.sinks[WRITE].stall = Some(0.0);
+        (0..300).for_each(|_| bench.step());
+        assert_eq!(bench.sinks[READ].items.len(), before + 2, "{beat_bytes} bytes a beat");
+        assert_eq!(bench.sim.get("progress_consumer"), 2);
+    }
+}
+
 #[test]
 fn domains_and_completion_queues_come_and_go() {
     for (beat_bytes, stall) in BENCHES {
