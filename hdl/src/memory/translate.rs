@@ -146,22 +146,25 @@ pub fn translate(
     // The table has other business: an entry is read for an operation, or written, which comes so seldom that a way around the table is not worth it.
     let away = read.enable | key_write.enable;
     m.assert(!(read.enable & key_write.enable), "an operation reads while no entry is written");
-    let mut granted = vec![(first & !away).named("grant_0")];
+    // Who goes if anybody does: what is looked up does not wait for whether the table is free.
+    let mut wins = vec![first];
     for i in 1..clients {
         // Client i goes when no one with a better place in this turn waits.
-        let mut blocked = away | first;
+        let mut blocked = first;
         for j in (1..clients).filter(|j| *j != i) {
             let place = |c: u32| (lit(client_bits, c) - turn).trunc(client_bits);
             blocked = blocked | (waiting[j as usize] & place(j).lt(place(i)));
         }
-        granted.push((waiting[i as usize] & !blocked).named(&format!("grant_{i}")));
+        wins.push((waiting[i as usize] & !blocked).named(&format!("wins_{i}")));
     }
+    let granted: Vec<Sig> =
+        (0..).zip(&wins).map(|(i, wins)| (*wins & !away).named(&format!("grant_{i}"))).collect();
     let mut chosen = Lookup::of().zeros();
     let mut client = lit(client_bits, 0);
-    for (i, (port, grant)) in ask.iter().zip(&granted).enumerate() {
+    for (i, (port, (grant, wins))) in ask.iter().zip(granted.iter().zip(&wins)).enumerate() {
         port.accept(*grant);
-        chosen = m.mux(*grant, &port.payload, &chosen);
-        client = m.mux(*grant, &lit(client_bits, i as u32), &client);
+        chosen = m.mux(*wins, &port.payload, &chosen);
+        client = m.mux(*wins, &lit(client_bits, i as u32), &client);
         if i > 0 {
             let next = if i as u32 + 1 == clients { 1 } else { i as u32 + 1 };
             m.when(*grant, |m| m.set(&turn, lit(client_bits, next)));
