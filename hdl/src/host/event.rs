@@ -21,7 +21,7 @@
 //! to the end, and is tried again until the host has taken entries. So one full event queue holds up no other. A report for a full
 //! event queue is lost, with a pulse on `lost`, and the next entry there says so: who sends reports must not wait for the host.
 //!
-//! An event takes 6 cycles, and as long as the write channel; one that goes back 5. 8 cycles from a notice to the entry's first beat.
+//! An event takes 6 cycles, and as long as the write channel; one that goes back 5. 8 cycles, or 7 where there are few queues, from a notice to the entry's first beat.
 //!
 //! A doorbell writes the consumer's index and, when it arms, makes the next entry raise an interrupt; at once where there are entries
 //! behind the consumer. It is decided in a cycle in which the producer stands still, and waits for nothing else. `interrupt` pulses

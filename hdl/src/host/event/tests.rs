@@ -466,7 +466,7 @@ fn an_event_takes_few_cycles() {
     bench.notice(0, 1);
     bench.settle(40);
     // One cycle of these is the slice of the write channel.
-    assert_eq!(bench.sinks[0].cycles[0] - bench.sources[NOTICE].cycles[0], 8 + 1);
+    assert_eq!(bench.sinks[0].cycles[0] - bench.sources[NOTICE].cycles[0], 7 + 1);
     (0..16).for_each(|cq| bench.notice(cq, 1));
     bench.settle(120);
     let cycles = &bench.sinks[0].cycles;
