@@ -48,12 +48,13 @@ pub fn of(log: &str, block: &BTreeSet<String>) -> Vec<String> {
     found
 }
 
-/// A warning about Yosys's own library, whose map to RAMB18E2 gives the ports other widths than its model of the cell,
+/// A warning about Yosys's own library, whose maps to RAMB18E2 and URAM288 give the ports other widths than its models of the cells,
 /// for every such RAM. No port of ours is in capitals.
 fn library(line: &str) -> bool {
-    const PORTS: [&str; 12] = [
+    const PORTS: [&str; 13] = [
         "ADDRARDADDR",
         "ADDRBWRADDR",
+        "BWE_A",
         "DINADIN",
         "DINBDIN",
         "DINPADINP",
