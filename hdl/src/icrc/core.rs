@@ -10,15 +10,15 @@
 //!
 //! Each row of the matrix adds up half of the beat's bits. Rows are taken five or six together: bits that are in the same of these rows
 //! are added up once, and each row adds up half of these sums. That takes half the LUTs of row by row, and neither stage adds up more than some
-//! 36 bits (two levels of LUT6). Nothing stalls: whoever feeds it has room for the result. Latency [`CORE_LATENCY`](super::CORE_LATENCY)
+//! 36 bits (two levels of LUT6). Nothing stalls: the block that feeds it has room for the result. Latency [`CORE_LATENCY`](super::CORE_LATENCY)
 //! cycles from the last beat. Beats that are not `live` leave the state as it is. Bad input does not exist: any bits have a CRC.
 //!
 //! In place of the state its root stands, `root` times: the matrix of the loop is sparse then ([`Matrix::of_roots`]), and that of the data,
 //! which is dense in any case, has the change in it. Of the state that comes out, the reader knows the root of what it compares it with, or squares it.
 //!
-//! [`unpad`] follows where the CRC itself is wanted: it takes back the zeros behind the packet. Frames end in the same place of a group of four
+//! [`unpad`] follows where the CRC itself is wanted: it takes back the zeros after the packet. Frames end in the same place of a group of four
 //! bytes. Four zero bytes are 32 bits, and one of the state's root of five times: so steps of one, two, four and eight groups are hardly more than
-//! shifts. The last matrix makes the state of the root, and takes back the bytes that always are behind the packet.
+//! shifts. The last matrix makes the state of the root, and takes back the bytes that always follow the packet.
 
 use super::CrcBeat;
 use super::{multiply, Matrix};
@@ -198,7 +198,7 @@ mod tests {
     use ferrowire_rtl::{bits, build, Bits, Sim};
     use rand::Rng;
 
-    /// Bytes behind each packet of the test.
+    /// Bytes after each packet of the test.
     const EXTRA: u32 = 6;
 
     /// Another for each width.

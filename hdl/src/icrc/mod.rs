@@ -127,7 +127,7 @@ pub(crate) mod sample {
         frame(random, kind)
     }
 
-    /// Likewise, of whole groups of four bytes behind the Ethernet header, as those that we send.
+    /// Likewise, with whole groups of four bytes after the Ethernet header, as in frames that the card sends.
     pub fn of_groups(random: &mut Random) -> Vec<u8> {
         let kind = Kind::random(random);
         frame(random, Kind { body: kind.body / 4 * 4, ..kind })

@@ -146,7 +146,7 @@ pub fn translate(
     // The table has other business: an entry is read for an operation, or written, which comes so seldom that a way around the table is not worth it.
     let away = read.enable | key_write.enable;
     m.assert(!(read.enable & key_write.enable), "an operation reads while no entry is written");
-    // Who goes if anybody does: what is looked up does not wait for whether the table is free.
+    // The client that goes if the table is free. Its lookup is chosen before that is known.
     let mut wins = vec![first];
     for i in 1..clients {
         // Client i goes when no one with a better place in this turn waits.
@@ -177,7 +177,7 @@ pub fn translate(
     let table = m.mem("key_table", cfg.keys, &KeyEntry::of(cfg)).style(Style::Block).build();
     table.write(key_write.enable, key_write.index, &key_write.entry);
     let at = m.mux(read.enable, &read.index, &chosen.key.slice(8, key_bits));
-    // Read as soon as somebody waits: who is granted is known late. What is granted meets no write.
+    // The table is read as soon as a client waits, because the grant is late. A granted lookup meets no write.
     m.assert(!(asked & key_write.enable), "a lookup is granted while no entry is written");
     let reads = cat(&waiting).any() | read.enable;
     let found = table.read(m, reads, at, Collision::Any);

@@ -879,7 +879,7 @@ pub fn segment(
     let by_restart = m.reg("by_restart", 1).reset(0);
     m.when(at_row, |m| m.set(&by_restart, 0)).otherwise_when(back, |m| m.set(&by_restart, 1));
     let by_wqe = !by_restart;
-    // What was read stays for cycles before it is told: it leaves from registers.
+    // These values stay for some cycles before they are told, so they leave from registers.
     let (first_index, told_then) = (fact("first_index", oldest.index), fact("told_then", oldest.told));
     let (done_then, priority) = (fact("done_then", done_reads), fact("tells_priority", priority));
     let resume = Resume {

@@ -154,12 +154,12 @@ struct Says {
     completion: Completion,
 }
 
-/// The queue of what follows. What is to be done is on show from registers, for on it depends who takes what is said.
+/// The queue of what follows. Registers show what is to be done: it decides who takes what is said.
 fn queue(m: &Scope, cfg: &RnicConfig, endings: Stream<Ending>) -> Stream<Ending> {
     if cfg.unhurried() {
         return half(&m.label("ending"), fifo(&m.label("endings"), ENDINGS, endings));
     }
-    let (room, takes) = (m.wire("endings_room", 1), m.wire("takes_ending", 1));
+    let room = m.wire("endings_room", 1);
     let steps = Stream::new(m, "steps", endings.valid & room, endings.steps.clone());
     m.assert(!steps.valid | steps.ready, "its queue has a place more than that of what is said");
     let says = Stream::new(m, "says", endings.valid, endings.says.clone());
@@ -170,9 +170,8 @@ fn queue(m: &Scope, cfg: &RnicConfig, endings: Stream<Ending>) -> Stream<Ending>
     m.assert(steps.valid.eq(says.valid), "both come together");
     let ending = Ending { steps: steps.payload.clone(), says: says.payload.clone() };
     let out = Stream::new(m, "ending", steps.valid, ending);
-    m.drive(&takes, out.ready);
-    steps.accept(takes);
-    says.accept(takes);
+    steps.accept(out.ready);
+    says.accept(out.ready);
     out
 }
 

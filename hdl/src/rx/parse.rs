@@ -333,7 +333,7 @@ pub fn parse(
 
     // Where layer 4 begins is known as well: four places, a LUT a bit.
     let layer4_0 = is_v6.then(bytes_of(packet0, ipv6::BYTES, LAYER4), bytes_of(packet0, ipv4::BYTES, LAYER4));
-    // UDP's port of a first fragment is wherever its header ends, behind options too: this is the place, in words behind the first.
+    // The UDP port follows the IP header and its options: so many words after the place it has without options.
     let ihl0 = field(&ipv4::LAYOUT, &ipv4::IHL, packet0);
     let words0 = is_v6.then(ipv6::BYTES / 4, ihl0).zext(5);
     let port_at0 = words0 + has_tag.zext(5) - LEAST_WORDS as u32;

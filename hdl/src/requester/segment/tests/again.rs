@@ -180,9 +180,9 @@ fn a_message_that_is_being_cut_up_yields_to_a_restart_after_its_packet() {
     }
 }
 
-#[test]
-fn what_is_done_meanwhile_is_not_sent_again() {
-    let mut bench = Bench::new(25, 64);
+/// Five messages of QP 3 have been sent, and are not fetched again; their first PSNs.
+fn five_sent(seed: u64, beat_bytes: u32) -> (Bench, Vec<u32>) {
+    let mut bench = Bench::new(seed, beat_bytes);
     bench.start(3, 1);
     bench.refetch = false;
     for _ in 0..5 {
@@ -191,6 +191,12 @@ fn what_is_done_meanwhile_is_not_sent_again() {
     }
     bench.settle();
     let first = bench.qps[3].psns.clone();
+    (bench, first)
+}
+
+#[test]
+fn what_is_done_meanwhile_is_not_sent_again() {
+    let (mut bench, first) = five_sent(25, 64);
     let middle = |index: usize| (first[index] + 2) & 0xff_ffff;
     let to = bench.qps[3].place(middle(1));
     bench.oldest(3, to, 0.0, false);
@@ -307,15 +313,7 @@ fn a_row_that_follows_is_looked_up_again_and_sees_where_the_completer_is_then() 
     for beat_bytes in [8, 64] {
         let (mut fell_out, mut sent) = (0, 0);
         for delay in 0..16 {
-            let mut bench = Bench::new(29, beat_bytes);
-            bench.start(3, 1);
-            bench.refetch = false;
-            for _ in 0..5 {
-                let wqe = bench.sound(700);
-                bench.post(3, wqe);
-            }
-            bench.settle();
-            let first = bench.qps[3].psns.clone();
+            let (mut bench, first) = five_sent(29, beat_bytes);
             let to = |bench: &Bench, index: usize| bench.qps[3].place((first[index] + 2) & 0xff_ffff);
             let place = to(&bench, 1);
             bench.oldest(3, place, 0.0, false);
