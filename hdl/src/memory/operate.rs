@@ -25,7 +25,7 @@
 //! What a lookup needs of a window is worked out here, once: its entry is that of a region of its own, with the first page of it. A
 //! zero based window begins at its place in its first page, as zero based regions of this card do.
 //!
-//! An operation takes 9 cycles, a bind that releases 21. For lookups it happens in one: that of the write of the window's entry. The region's
+//! An operation takes 9 cycles, a bind that releases 22. For lookups it happens in one: that of the write of the window's entry. The region's
 //! count, which no lookup looks at, follows in the next. Reads of entries take the place of a lookup each, two an operation.
 //! Writes by commands go first. One that clears a key while an operation is under way belongs to a reset of all: the operation begins
 //! anew, and finds what is left. Reset: nothing is under way. Longest path: the 65-bit sum and comparison of the bounds.
@@ -154,6 +154,8 @@ enum State {
     /// All but the bounds.
     Judge,
     Bounds,
+    /// The window is bound, and may be bound anew: it is taken from its old region first, if all else is good.
+    Release,
     Write,
     /// The region's windows.
     Count,
@@ -296,10 +298,12 @@ pub fn operate(
         m.set(&ok, releases | (fine & inside));
         m.set(&cause, m.mux(fine, &low(LocalCause::KeyBounds), &why));
         m.set(&state, State::Write);
-        m.when(binds & fine & inside & movable, |m| {
-            m.set(&releases, 1);
-            m.set(&state, State::AskRegion);
-        });
+        m.when(binds & movable, |m| m.set(&state, State::Release));
+    });
+    m.when(at(State::Release), |m| {
+        m.set(&releases, ok);
+        m.set(&state, State::Write);
+        m.when(ok, |m| m.set(&state, State::AskRegion));
     });
 
     // The entry of the key as it becomes, then that of the region.
