@@ -9,8 +9,8 @@
 //!  start   --> row cleared; passed on among the packets
 //! ```
 //!
-//! A WQE costs 2 cycles to look up its QP, 4 where there is time, and one for each packet, or one where it falls out; the row is written with the WQE's last packet. The
-//! index that a WQE carries is compared with the one that is due: WQEs fetched before a restart or a yield, those of a QP
+//! A WQE costs 2 cycles to look up its QP, 4 where there is time, and one for each packet, or one where it falls out, and one more where the scheduler is told of it;
+//! the row is written with the WQE's last packet. The index that a WQE carries is compared with the one that is due: WQEs fetched before a restart or a yield, those of a QP
 //! that must hold, and those behind a broken one, fall out here.
 //!
 //! ```text
@@ -384,7 +384,7 @@ enum State {
     Place,
     /// The scheduler is told where to go on.
     Tell,
-    /// Where there is time: the WQE is not due, and falls out.
+    /// The WQE leaves: where the scheduler has been told of it, or where there is time and it is not due.
     Fall,
 }
 
@@ -599,9 +599,9 @@ pub fn segment(
     let is_oldest = oldest.index.eq(index);
     let is_due = row.index.eq(index) & !behind & !row.held;
     let may_be_due = starts | is_due;
-    let due = fact("due", may_be_due);
-    let follows = fact("follows", behind & is_oldest & !row.held & !starts);
-    let stale = !due & !follows;
+    let goes_along = behind & is_oldest & !row.held & !starts;
+    let follows = fact("follows", goes_along);
+    let stale = fact("stale", !may_be_due & !goes_along);
     // It has been executed: the QP went back, and comes by again.
     let has_passed = (index - row.begun).bit(15);
     let passed = fact("passed", has_passed);
@@ -634,10 +634,10 @@ pub fn segment(
     let outstanding = (row.reads - answered_reads).named("outstanding");
     let (deep, some) =
         (answered & (outstanding.ge(copy.depth) | (row.reads - done_reads).all()), row.reads.ne(done_reads));
-    let lacks = fact("lacks", new & (deep | (taken("fence", wqe(send_wqe::FENCE)) & some)));
+    let lacks = fact("lacks", new & !faulty & (deep | (taken("fence", wqe(send_wqe::FENCE)) & some)));
     // What waits for PSNs that READs have taken waits for these as well: asking again and again would be of no use.
     let with_reads = fact("with_reads", new & some);
-    let answer_lacks = !broken & (lacks | (full & with_reads));
+    let answer_lacks = lacks | (full & with_reads & !broken);
     // A limited message: it has the place behind those that the peer has receives for. Its first packet asks when it is the oldest.
     let credit_bits = oldest.credits.width();
     let place_in_window = (index - oldest.index).trunc(credit_bits);
@@ -693,7 +693,7 @@ pub fn segment(
     });
     // Most of it is put together before: what is sent is known late.
     let refused = fact("stands_back", !may_be_due | is_full | is_kept | has_no_turn);
-    let refused = refused | lacks & !broken | unheard;
+    let refused = refused | lacks | unheard;
     let further = m.reg("further", 24).no_reset();
     let begun_psn = m.reg("begun_psn", 24).no_reset();
     let run = m.reg("run", WINDOW_BITS).no_reset();
@@ -762,7 +762,8 @@ pub fn segment(
         m.when(follows, |m| m.set(&state, State::Place));
         m.when(stale, |m| m.set(&state, if cfg.unhurried() { State::Fall } else { State::Idle }));
     });
-    let falls = if cfg.unhurried() { state.is(State::Fall) } else { judging & stale };
+    let drops = cfg.only(!cfg.unhurried(), judging & stale);
+    let falls = state.is(State::Fall);
 
     // A packet a cycle.
     let sending = state.is(State::Send);
@@ -896,12 +897,11 @@ pub fn segment(
     let resume = Stream::new(m, "resume", state.is(State::Tell), resume);
     let told = resume.fire() & by_wqe;
     m.when(told | (judging & starts) | !others_wait, |m| m.set(&used, 0));
+    // The WQE leaves in the next cycle: that the scheduler takes what it is told is known late.
     m.when(resume.fire(), |m| m.set(&state, State::Idle));
-
-    if cfg.unhurried() {
-        m.when(falls, |m| m.set(&state, State::Idle));
-    }
-    let done = (sent & last & !token) | told | falls;
+    m.when(told, |m| m.set(&state, State::Fall));
+    m.when(falls, |m| m.set(&state, State::Idle));
+    let done = (sent & last & !token) | drops | falls;
     wqes.accept(done);
     m.drive(&row_write, place | (sent & (last | yields)));
     m.set(&next.index, m.mux(last, &(wqes.index + 1), &wqes.index));
@@ -935,7 +935,7 @@ pub fn segment(
     });
     m.discard(&starting.qp);
     m.discard(&starting.index);
-    let falls_out = falls | (told & !ran) | (sending & skips);
+    let falls_out = drops | (falls & !ran) | (sending & skips);
     let forgotten = Released { valid: falls_out & wqes.banked, bank: wqes.bank };
     let leaves = sent & !broken & !short & !astray & !executes;
     let charge = m.delay("charge", &Sent { valid: leaves, qp, bytes });

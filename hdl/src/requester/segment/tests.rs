@@ -82,6 +82,8 @@ struct Bench {
     /// The oldest of the QPs in the last cycles, the present one last.
     past: VecDeque<Vec<Place>>,
     was_resuming: bool,
+    /// A resume was taken in the last cycle: its WQE leaves in this one.
+    has_resumed: bool,
     packets: u64,
     again: u64,
     /// Packets that have operands.
@@ -166,6 +168,7 @@ impl Bench {
             by_restart: false,
             past: VecDeque::new(),
             was_resuming: false,
+            has_resumed: false,
             packets: 0,
             again: 0,
             operands: 0,
@@ -447,7 +450,7 @@ impl Bench {
                 let psn = q.at.first_psn;
                 q.at = Place { index: index + 1, first_psn: psn, psn };
                 self.passed += 1;
-            } else if go.is_none() && resumed.is_none() {
+            } else if go.is_none() && !self.has_resumed {
                 // It fell out.
                 let (q, index) = (&self.qps[qp], index.expect("no start falls out"));
                 let oldest = self.past[0][qp];
@@ -460,6 +463,7 @@ impl Bench {
             }
             self.returned += u64::from(index.is_some());
         }
+        self.has_resumed = resumed.is_some();
         let found = (self.sim.get("forgotten_valid") == 1).then(|| self.sim.get("forgotten_bank") as u32);
         assert_eq!(found, forgotten, "seed {}: a bank", self.random.seed);
     }
