@@ -540,7 +540,7 @@ pub fn transport(
     let request_beats = requests.reserves;
     let requests = TxSource { packet: requests.packets, payload: Some(paid) };
     let answers = TxSource { packet: answers, payload: responded.source.payload };
-    let small = [acks.reserves, notices.reserves.any()];
+    let small = [notices.passed, acks.reserves];
     let [acks, cnps] = [acks.packets, cnps].map(|packet| TxSource { packet, payload: None });
     let mut sources = vec![requests, answers, cnps];
     if cfg.loopback {

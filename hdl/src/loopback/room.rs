@@ -36,11 +36,11 @@ impl Returned {
 /// What is reserved and given back in a cycle.
 #[derive(Clone, Bundle)]
 pub struct Changes {
-    /// Beats of the request that passes.
+    /// Beats of the request that passed in the cycle before.
     pub request: Sig,
     /// Beats of the response that begins.
     pub response: Sig,
-    /// Acknowledgements and CNPs that pass.
+    /// A CNP that passed in the cycle before, an acknowledgement that passes.
     pub small: [Sig; 2],
     /// A response that will not come.
     pub unspent: Sig,
@@ -84,15 +84,14 @@ pub fn room(m: &Scope, cfg: &RnicConfig, changes: Changes) -> Room {
         m.set(&reg, value);
         reg
     };
-    let passed = counted("request", changes.request);
     let response = counted("response", changes.response);
     let unspent = counted("unspent", changes.unspent);
-    let small = counted("small", cat(&changes.small));
-    let small = [0, 1].map(|i| only(small.bit(i), lit(width, smallest(cfg))));
-    let small = small[0] + small[1];
+    let [notice, ack] = [changes.small[0], counted("small", changes.small[1])]
+        .map(|small| only(small, lit(width, smallest(cfg))));
+    let small = notice + ack;
     let left = &changes.left;
     let requests = m.reg("requests", width).reset(half);
-    m.set(&requests, requests - passed + changes.raw + only(left.request, left.beats));
+    m.set(&requests, requests - changes.request + changes.raw + only(left.request, left.beats));
     let answers = m.reg("answers", width).reset(half);
     m.set(&answers, answers - response - small + unspent + only(!left.request, left.beats));
     m.assert(requests.le(half) & answers.le(half), "no more comes back to the loop's ring than was reserved");
@@ -109,7 +108,9 @@ pub fn room(m: &Scope, cfg: &RnicConfig, changes: Changes) -> Room {
 pub struct Gated {
     /// The packets.
     pub packets: Stream<TxPacket>,
-    /// Beats that are reserved in this cycle.
+    /// One that loops passed in the cycle before.
+    pub passed: Sig,
+    /// Its beats, which are reserved; 0: none.
     pub reserves: Sig,
 }
 
@@ -126,8 +127,10 @@ pub fn admit(m: &Scope, cfg: &RnicConfig, may: Sig, packets: Stream<TxPacket>) -
     m.set(&offered, out.valid & !out.ready);
     let passes = out.fire() & out.loops;
     m.set(&recent, cat([&passes, &recent.trunc(1)]));
-    let reserves = passes.then(reserved(cfg, out.payload_bytes), nothing(cfg));
-    Gated { packets: out, reserves }
+    // Whether it passes is known late: of how many beats is known all the time.
+    let passed = recent.bit(0);
+    let beats = m.delay("beats", &reserved(cfg, out.payload_bytes));
+    Gated { packets: out, passed, reserves: passed.then(beats, nothing(cfg)) }
 }
 
 #[cfg(test)]
@@ -162,7 +165,7 @@ mod tests {
                 let requests = admit(&m.label("requests"), &cfg, room.may_request, packets("request"));
                 let cnps = admit(&m.label("cnps"), &cfg, room.may_answer, packets("cnp"));
                 changes.request = requests.reserves;
-                changes.small[0] = cnps.reserves.any();
+                changes.small[0] = cnps.passed;
                 m.set_all(&given, &changes);
                 m.output("may_answer", &room.may_answer);
                 m.stream_out("request_out", requests.packets);

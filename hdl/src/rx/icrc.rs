@@ -52,7 +52,8 @@ impl Verdict {
 pub fn check(m: &Scope, cfg: &RnicConfig, frame: Stream<Beat>) -> (Stream<Beat>, Stream<Verdict>) {
     // Frames that passed and whose verdict has not been taken.
     let waiting = m.reg("waiting", clog2(u64::from(VERDICTS) + 1)).reset(0);
-    let frame = frame.gate(m, waiting.ne(VERDICTS));
+    let all_wait = m.reg("all_wait", 1).reset(0);
+    let frame = frame.gate(m, !all_wait);
     let passes = frame.fire();
     let beat = frame.payload.clone();
     let out = forward(m, frame);
@@ -75,6 +76,8 @@ pub fn check(m: &Scope, cfg: &RnicConfig, frame: Stream<Beat>) -> (Stream<Beat>,
     let leaves = verdict.fire();
     m.when(enters & !leaves, |m| m.set(&waiting, waiting + 1))
         .otherwise_when(leaves & !enters, |m| m.set(&waiting, waiting - 1));
+    m.set(&all_wait, !leaves & (all_wait | (enters & waiting.eq(VERDICTS - 1))));
+    m.assert(all_wait.eq(waiting.eq(VERDICTS)), "the flag tells of the count");
     (out, verdict)
 }
 

@@ -746,8 +746,12 @@ pub fn parse(
     checked.accept(parsed.fire());
 
     let under_way = m.reg("under_way", clog2(u64::from(results) + 1)).reset(0);
-    m.drive(&go, under_way.ne(results));
+    // A frame that waits has no place to begin: in a register, for the way of `ready` passes here.
+    let all_taken = m.reg("all_taken", 1).reset(0);
+    m.drive(&go, !all_taken);
     let begun = in_frame.map_or(fire, |in_frame| fire & !in_frame);
+    m.set(&all_taken, !parsed.fire() & (all_taken | (begun & under_way.eq(results - 1))));
+    m.assert(all_taken.eq(under_way.eq(results)), "the flag tells of the count");
     m.when(begun & !parsed.fire(), |m| m.set(&under_way, under_way + 1))
         .otherwise_when(!begun & parsed.fire(), |m| m.set(&under_way, under_way - 1));
     (frame, parsed, mac_control)

@@ -267,8 +267,11 @@ fn loop_ring(
     let gone = Stream::new(m, "loop_gone", filled.left & end.of.request, end.of.departed.clone());
     m.drive(&due, gone.ready);
     departs.connect(fifo(&m.label("loop_departed"), 4, gone));
-    let beats = end.of.reserved & leaves.repeat(end.of.reserved.width());
-    let left = m.delay("loop_left", &Returned { beats, request: end.of.request });
+    // Whether one leaves is known late: of which beats is known all the time.
+    let gone = m.reg("loop_gone_now", 1).reset(0);
+    m.set(&gone, leaves);
+    let of = m.delay("loop_left", &Returned { beats: end.of.reserved, request: end.of.request });
+    let left = Returned { beats: of.beats & gone.repeat(of.beats.width()), ..of };
     LoopRing { frames: filled.beats, departed: known, left }
 }
 
