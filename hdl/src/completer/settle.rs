@@ -152,7 +152,8 @@ pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Str
     let kick_room = m.wire("kick_room", 1);
     let may_kick = kick_room | !entry.answered;
     let completion = Stream::new(m, "completion", can & tells & may_kick, end);
-    m.drive(&goes, can & (!tells | completion.ready) & may_kick);
+    // Whether it tells anything is known late: one that does not waits for the room as well.
+    m.drive(&goes, can & completion.ready & may_kick);
     let completions = half(&m.label("completions"), completion);
     entries.accept(goes);
     outcomes.accept(goes & entry.token);

@@ -15,7 +15,7 @@
 //! An acknowledgement whose message is the oldest costs 3 cycles: what it says of the message is compared in one cycle and done in the
 //! next, in which the next answer is taken already. Each further message that it completes along costs 2 more; one of a part of a message and a
 //! ghost cost 4, a NAK that makes the QP send again 5. Where beats are narrow no answer is taken in such a cycle, each look at a
-//! message costs a cycle more, and each completion of a flush one, for what they depend on is compared in cycles of its own.
+//! message costs a cycle more. A completion of a flush costs two. What these depend on is compared in cycles of its own.
 //!
 //! An acknowledgement of PSN p acknowledges everything up to p; a NAK of p everything before p. One whose PSN is not
 //! between the oldest unacknowledged and the newest sent is a ghost and is dropped (IBTA volume 1, 9.7.5.1.1), and so is one
@@ -439,7 +439,10 @@ pub fn track(
     let rows = m.mem("rows", cfg.qps, &row_shape).style(Style::Block).build();
     let row_write = m.wire("row_write", 1);
     let next = m.wire_of("next", &row_shape);
-    rows.write(row_write, qp, &next);
+    // Whether an event ends is known late: what it makes of the row is written in each of its cycles.
+    let works_on_row = !(idle | state.is(State::Row));
+    m.assert(!row_write | works_on_row, "a row is written after it was read");
+    rows.write(works_on_row, qp, &next);
     let stored = rows.read(m, starts, chosen, Collision::Any);
     let given = &broadcast.attributes;
     let copy_of = |a: &crate::types::QpAttributes| Copy {
@@ -661,16 +664,12 @@ pub fn track(
     let goes_back = restart.fire();
 
     // Flushing: forget what is remembered, then one completion for each WQE.
-    // Where there is time, what is left is compared in a cycle of its own, before each step.
-    let compared = cfg.unhurried().then(|| m.reg("compared", 1).reset(0));
-    let steps = |at: Sig| compared.map_or(at, |compared| at & compared);
+    // What is left is compared in a cycle of its own, before each step.
+    let compared = m.reg("compared", 1).reset(0);
     let (in_flush, in_enlist) = (state.is(State::Flush), state.is(State::Enlist));
-    let (at_flush, at_enlist) = (steps(in_flush), steps(in_enlist));
-    let flush_more = row.oldest_index.ne(row.until);
-    let flush_more = compared.map_or(flush_more, |compared| {
-        m.set(&compared, (in_flush | in_enlist) & !compared);
-        m.delay("flush_more", &flush_more)
-    });
+    let (at_flush, at_enlist) = (in_flush & compared, in_enlist & compared);
+    m.set(&compared, (in_flush | in_enlist) & !compared);
+    let flush_more = m.delay("flush_more", &row.oldest_index.ne(row.until));
     let turn = m.reg("turn", clog2(u64::from(FLUSHED_AT_ONCE))).no_reset();
     let flushes = at_flush & flush_more & entry_room;
     let ends_turn = flushes & turn.all();
