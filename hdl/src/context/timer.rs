@@ -223,12 +223,14 @@ pub fn timer(
     let stamp = stamps.read(m, looks, sweep, Collision::Never);
     let code = codes.read(m, ready, sweep, Collision::New);
     let looked_qp = m.delay("looked_qp", &sweep);
-    let passed = (now - stamp).named("passed");
-    let limit = lit(32, 1).shl_by(code).named("limit");
-    let late = looked.eq(WAITS) & code.ne(0) & passed.gt(limit);
-    let over = looked.eq(PAUSES) & !passed.bit(31);
+    // Ticks that have passed, less one: so more than 2^n have where a bit from n on is set, and none where all are.
+    let passed = (now + !stamp).named("passed");
+    let none = passed.all();
+    let beyond = (passed & lit(32, u32::MAX).shl_by(code)).any();
+    let late = looked.eq(WAITS) & code.ne(0) & beyond & !none;
+    let over = looked.eq(PAUSES) & (none | !passed.bit(31));
     // A QP that waits for nothing is stopped when its time is over, so that stamps never grow old.
-    let stale = looked.eq(IDLE) & passed.gt(1u32 << 30);
+    let stale = looked.eq(IDLE) & passed.slice(30, 2).any() & !none;
     // Where one is suspected already, what is due waits for its turn.
     let due = m.reg("due", 1).reset(0);
     let due_qp = m.reg("due_qp", qp_bits).no_reset();

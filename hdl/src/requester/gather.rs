@@ -224,7 +224,8 @@ pub fn gather(
     let last_byte = candidates.packet.bytes.trunc(9) + (INLINE_AT as u32 - 1);
     m.when(comes, |m| m.set(&end, last_byte.slice(cfg.lane_bits(), end.width())));
     let (coming_pays, coming_probes) = (candidates.pays & !candidates.inline, candidates.packet.answered);
-    let coming_unit = cat(&[m.mux(candidates.begins, &lit(2, 0), &at.next.slice(2, 2)), candidates.bank]);
+    let coming_next = m.mux(candidates.begins, &lit(4, 0), &at.next);
+    let (coming_unit, coming_sge) = (cat(&[coming_next.slice(2, 2), candidates.bank]), coming_next.trunc(2));
     let candidates = half(&m.label("candidates"), candidates);
     let packet = &candidates.packet;
     let bare = !candidates.pays;
@@ -303,9 +304,14 @@ pub fn gather(
         let next_unit = unit_of(beat + 1).trunc(2) - 1;
         let following = m.mux(is_inline, &next_unit, &(at.next + 1).slice(2, 2));
         let following = cat(&[following, candidates.bank]);
-        let unit = m.reg("unit", 512).no_reset();
+        let (unit, quarter) = (m.reg("unit", 512).no_reset(), m.reg("quarter", SGE_BITS).no_reset());
         let read = store.read_now(m.mux(candidates.valid, &following, &coming_unit));
-        m.when(!candidates.valid | advances, |m| m.set(&unit, read));
+        // The SGE of the place is in one, too: inline data need none.
+        let coming_sge = m.mux(candidates.valid, &(at.next + 1).trunc(2), &coming_sge);
+        m.when(!candidates.valid | advances, |m| {
+            m.set(&unit, read);
+            m.set(&quarter, m.select(coming_sge, &read.chunks(SGE_BITS)));
+        });
         // Lanes before the first byte mean nothing.
         let in_wqe = cat(&[unit.trunc(8 * INLINE_AT as u32), first]);
         let inline = m.mux(unit_of_beat.eq(0), &in_wqe, &unit);
@@ -313,7 +319,7 @@ pub fn gather(
             0 => inline,
             _ => m.select(beat.trunc(in_unit), &inline.chunks(8 * cfg.beat_bytes)),
         };
-        (m.select(at.next.trunc(2), &unit.chunks(SGE_BITS)), data)
+        (quarter, data)
     };
     let following = |f| crate::fields::field(&sge::LAYOUT, &f, quarter);
 

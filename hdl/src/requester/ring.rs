@@ -20,7 +20,7 @@ pub(crate) fn steps_back(index: Sig, producer: Sig) -> Sig {
 pub(crate) fn overfills(index: Sig, oldest: Sig, indices: Sig) -> Sig {
     // One less than their difference, with one adder.
     let newest = index + !oldest;
-    !newest.all() & (newest & !indices).any()
+    index.ne(oldest) & (newest & !indices).any()
 }
 
 /// A queue of WQEs in host memory. A WQE is 1, 2, 4 or 8 units of 64 bytes.

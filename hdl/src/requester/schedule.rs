@@ -319,6 +319,8 @@ struct Given {
     queue: Ring,
     /// Worked out before they are wanted.
     bounds: Bounds,
+    /// WQEs that a grant may bring at most, less one.
+    batch: Sig,
     priority: Priority,
 }
 
@@ -475,12 +477,15 @@ pub fn schedule(
     // Datagrams have the priorities of their handles.
     let is_own = given.entry.service.ne(Service::Ud.code());
     let priority = Priority { value: given.entry.priority, is_own, loops: given.entry.loops };
-    let attributes = Given { bounds: queue.bounds(), queue, priority };
+    let batches: Vec<Sig> =
+        (0..=MAX_STRIDE).map(|stride| lit(6, (cfg.fetch_batch >> stride).max(1) - 1)).collect();
+    let batch = m.select(queue.stride, &batches);
+    let attributes = Given { bounds: queue.bounds(), batch, queue, priority };
     let copies = m.mem("copies", cfg.qps, &attributes).style(Style::Block).build();
     copies.write(given.enable, given.index, &attributes);
     let copy = cfg.looked(m, "copy", copies.read(m, starts, chosen, Collision::New));
     m.discard(&copy);
-    let Given { queue, bounds, priority } = copy;
+    let Given { queue, bounds, batch, priority } = copy;
     // These may change while the QP is looked at.
     let looked_at = (starts, chosen, qp);
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Block).build();
@@ -532,9 +537,7 @@ pub fn schedule(
     // What lies in one piece of memory, how much of it is wanted, and how much is allowed.
     let producer = m.mux(kind_doorbell, &index, &row.producer);
     let newest = producer + !oldest_index;
-    let batches: Vec<Sig> =
-        (0..=MAX_STRIDE).map(|stride| lit(6, (cfg.fetch_batch >> stride).max(1) - 1)).collect();
-    let batch = plenty.then(m.select(queue.stride, &batches), lit(6, 0));
+    let batch = plenty.then(batch, lit(6, 0));
     let numbers = (producer + !row.fetch, newest, under_way);
     let granted = count(m, limit, numbers, queue.rest(&bounds, row.fetch), batch);
     // The state comes later than the row. What was fetched before SQD is fetched again one by one, and then there is nothing more.

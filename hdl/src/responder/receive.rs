@@ -696,18 +696,20 @@ pub fn receive(
     let begin = m.delay("begin", &m.mux(kind_exact, &index, &own));
     let producer = m.delay("producer", &m.mux(kind_doorbell, &index, &row.producer));
     // Places are units; each WQE has some. What is looked for ahead of a WQE ends with its group.
-    let fewer = |n: Sig| {
-        // Of each stride, for that comes late out of block RAM.
-        let of_each = [0, 1, 2, 3].map(|stride: u32| {
+    // Of each stride, for that comes late out of block RAM.
+    let of_each = |n: Sig| {
+        [0, 1, 2, 3].map(|stride: u32| {
             let wqes = n.slice(stride, n.width() - stride).zext(n.width());
             wqes | wqes.eq(0).zext(n.width())
-        });
-        m.select(queue.stride, &of_each)
+        })
     };
-    let reach = distance + (SPREAD - 1);
-    let wish = index + 1 + fewer(reach).zext(16);
+    let fewer = |n: Sig| m.select(queue.stride, &of_each(n));
+    let reaches = of_each(distance + (SPREAD - 1));
+    let reaches = [0, 1, 2, 3].map(|stride: usize| m.delay(&format!("reach{stride}"), &reaches[stride]));
+    let reach = m.select(queue.stride, &reaches).zext(16);
+    let wish = index + 1 + reach;
     let wished = m.delay("wished", &wish);
-    let short_of = (row.limit - behind) - fewer(reach).zext(16);
+    let short_of = (row.limit - behind) - reach;
     let farther = m.delay("farther", &(kind_need & short_of.bit(15)));
     let batch = m.delay("batch", &fewer(lit(7, cfg.fetch_batch)));
     let bounds = m.delay("bounds", &queue.bounds());
@@ -740,7 +742,7 @@ pub fn receive(
     let refused = m.delay("refused", &refuses);
     // Told once, and not of a life that has ended. One in the error state has been.
     let in_error = qp_state.eq(QpState::Err.code()) & !number.msb();
-    let breaks = m.delay("breaks", &(refuses & lives_now & !in_error & !row.overrun));
+    let breaks = refused & m.delay("may_break", &(lives_now & !in_error & !row.overrun));
     let lived = m.delay("lived", &lives_now);
     let count = m.delay("count", &most.trunc(7));
     let rest = m.delay("rest", &(in_piece.lt(allowed) & in_piece.lt(posted)));
@@ -749,7 +751,7 @@ pub fn receive(
     let from = m.delay("from", &begin);
     let there = m.delay("there", &(posted_any & lives_now));
     let producer_kept = m.delay("producer_kept", &producer);
-    let may = m.delay("may", &(posted_any & allowed_any & lives_now & !refuses));
+    let may = !refused & m.delay("may", &(posted_any & allowed_any & lives_now));
     // Nothing else is read where somebody has waited for long.
     let room = m.wire("room", 1);
     let reader = kind_line | kind_need | kind_doorbell;

@@ -58,7 +58,9 @@ fn choose<T: Bundle>(m: &Scope, inputs: Vec<Stream<T>>, last: &dyn Fn(&T) -> Sig
     let payloads: Vec<T> = inputs.iter().map(|s| s.payload.clone()).collect();
     let item = m.select(pick, &payloads);
     let ends = last(&item);
-    let out = Stream::new(m, "out", m.select(pick, &valids), Chosen { source: pick, item });
+    // Whether there is a beat does not wait for the choice.
+    let valid = locked.then(m.select(holder, &valids), cat(&valids).any());
+    let out = Stream::new(m, "out", valid, Chosen { source: pick, item });
     for (i, input) in inputs.iter().enumerate() {
         input.accept(out.ready & pick.eq(i));
     }
