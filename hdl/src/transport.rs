@@ -457,11 +457,7 @@ pub fn transport(
     faults.push(overrun_fault);
     // What enters and leaves is known late, and counted a cycle later; so removals are seen a cycle later, and withdrawals ask a cycle later.
     let counted = |(i, way): (usize, Vec<Passage>)| {
-        let counted = |(j, stage): (usize, Passage)| {
-            let register = m.reg_zero(&format!("way_{i}_{j}"), &stage);
-            m.set_all(&register, &stage);
-            register
-        };
+        let counted = |(j, stage): (usize, Passage)| m.delay_zero(&format!("way_{i}_{j}"), &stage);
         way.into_iter().enumerate().map(counted).collect()
     };
     let ways = ways.into_iter().enumerate().map(counted).collect();

@@ -221,6 +221,14 @@ impl Scope {
         reg
     }
 
+    /// `value` one cycle later, zeros after a reset.
+    #[track_caller]
+    pub fn delay_zero<T: Bundle + Value<T>>(&self, name: &str, value: &T) -> T {
+        let reg = self.reg_zero(name, value);
+        self.set_all(&reg, value);
+        reg
+    }
+
     /// Declares a wire, to be `set` on every path.
     #[track_caller]
     pub fn wire(&self, name: &str, width: u32) -> Sig {

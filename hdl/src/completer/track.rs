@@ -342,6 +342,8 @@ pub fn track(
     m.discard(&answers.payload);
     let others_start = is_reset | is_init | is_failed | is_own | is_flush | is_expired | is_work;
     let starts = others_start | is_known;
+    // That an event begins is known late: what is loaded and read where one may is not looked at where none does.
+    let may_start = idle | follows;
     let mut chosen = work.payload;
     for (yes, qp) in [
         (is_expired, expired.qp),
@@ -382,7 +384,7 @@ pub fn track(
     let bytes = m.reg("bytes", 13).no_reset();
     let value = m.reg("value", 64).no_reset();
     let until = m.reg("until", 16).no_reset();
-    m.when(starts, |m| {
+    m.when(may_start, |m| {
         m.set(&qp, chosen);
         m.set(&by_reset, is_reset);
         m.set(&by_init, is_init & !init.recovers);
@@ -443,7 +445,7 @@ pub fn track(
     let works_on_row = !(idle | state.is(State::Row));
     m.assert(!row_write | works_on_row, "a row is written after it was read");
     rows.write(works_on_row, qp, &next);
-    let stored = rows.read(m, starts, chosen, Collision::Any);
+    let stored = rows.read(m, may_start, chosen, Collision::Any);
     let given = &broadcast.attributes;
     let copy_of = |a: &crate::types::QpAttributes| Copy {
         cq: a.send_cq,
@@ -460,23 +462,23 @@ pub fn track(
     let copies = m.mem("copies", cfg.qps, &copy).style(Style::Block).build();
     copies.write(given.enable, given.index, &copy_of(&given.entry));
     // Attributes that are written in the cycle in which they are read count from the next event on.
-    let copy = copies.read(m, starts, chosen, Collision::Old);
+    let copy = copies.read(m, may_start, chosen, Collision::Old);
     let fronts = m.mem("fronts", cfg.qps, &Front::of(cfg)).style(Style::Block).build();
     fronts.write(written.front.enable, written.front.index, &written.front.entry);
-    let front = fronts.read(m, starts, chosen, Collision::New);
+    let front = fronts.read(m, may_start, chosen, Collision::New);
     // A withdrawal is told before its message comes.
     m.discard(&withdrawals.entry.count);
     let opens = m.mem("open", cfg.qps, &bits(1)).style(Style::Block).build();
     opens.write(withdrawals.enable, withdrawals.index, &withdrawals.entry.open);
-    let open = opens.read(m, starts, chosen, Collision::New);
+    let open = opens.read(m, may_start, chosen, Collision::New);
     // What is sent while the event lasts is not in `front`.
     let sent_meanwhile = m.reg("sent_meanwhile", 1).no_reset();
     let without_packet = written.pool.enable & is_local(cfg, written.pool.entry.opcode);
     let sends_now = written.front.enable & written.front.index.eq(qp) & !without_packet;
-    m.when(starts, |m| m.set(&sent_meanwhile, 0)).otherwise_when(sends_now, |m| m.set(&sent_meanwhile, 1));
+    m.when(may_start, |m| m.set(&sent_meanwhile, 0)).otherwise_when(sends_now, |m| m.set(&sent_meanwhile, 1));
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Block).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
-    let qp_state = row_of(m, "state", (starts, chosen, qp), &states, &broadcast.state);
+    let qp_state = row_of(m, "state", (may_start, chosen, qp), &states, &broadcast.state);
     let is_in = |states: &[QpState]| states.iter().fold(lit(1, 0), |any, s| any | qp_state.eq(s.code()));
     let (waits, errs) = (is_in(&[QpState::Rts, QpState::Sqd]), is_in(&[QpState::Err, QpState::Sqe]));
     // After the row's cycle these are registers: a state that is written meanwhile counts a cycle later.
@@ -491,7 +493,7 @@ pub fn track(
     let same = m.reg("same", 1).no_reset();
     let takes_stored = m.reg("takes_stored", 1).reset(0);
     let is_same = cfg.only(!cfg.unhurried(), follows & answers.dest_qpn.trunc(qp_bits).eq(qp));
-    m.when(starts, |m| m.set(&same, is_same));
+    m.when(may_start, |m| m.set(&same, is_same));
     m.set(&takes_stored, starts & !is_same);
     let loaded = stored;
     let stored = m.mux(same, &row, &loaded);

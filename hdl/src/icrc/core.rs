@@ -167,18 +167,13 @@ pub fn unpad(
         let stepped = multiply(&Matrix::retreat(GROUP << bit).of_roots(UNPAD_ROOT), state);
         m.mux(groups.bit(bit), &stepped, &state)
     };
-    let later = |name: &str, value: Sig| {
-        let reg = m.reg(name, 1).reset(0);
-        m.set(&reg, value);
-        reg
-    };
     // Three steps, and the fourth with the last matrix: so each stage is four levels of LUTs.
     let first = bits.min(3);
-    let valid = later("valid0", valid);
+    let valid = m.delay_zero("valid0", &valid);
     let stepped = (0..first).fold(state, |state, bit| step(state, groups, bit));
     let (state, groups) = (m.delay("state0", &stepped), m.delay("groups0", &groups));
 
-    let valid = later("valid1", valid);
+    let valid = m.delay_zero("valid1", &valid);
     let state = (first..bits).fold(state, |state, bit| step(state, groups, bit)).chunks(1);
     let last = Matrix::retreat(extra).after(&Matrix::square(UNPAD_ROOT));
     let row = |row: u32| {

@@ -79,11 +79,7 @@ pub struct Room {
 pub fn room(m: &Scope, cfg: &RnicConfig, changes: Changes) -> Room {
     let (width, half) = (beat_bits(cfg), beats(cfg) / 2);
     let only = |there: Sig, value: Sig| value & there.repeat(width);
-    let counted = |name: &str, value: Sig| {
-        let reg = m.reg(name, value.width()).reset(0);
-        m.set(&reg, value);
-        reg
-    };
+    let counted = |name: &str, value: Sig| m.delay_zero(name, &value);
     let response = counted("response", changes.response);
     let unspent = counted("unspent", changes.unspent);
     let [notice, ack] = [changes.small[0], counted("small", changes.small[1])]

@@ -181,11 +181,11 @@ pub fn operate(
     let operation = m.reg_of("operation", &Operation::of(cfg));
     let takes = at(State::Idle);
     chosen.accept(takes);
-    m.when(chosen.fire(), |m| {
+    m.when(takes, |m| {
         m.set(&source, chosen.source);
         m.set_all(&operation, &chosen.item);
-        m.set(&state, State::AskKey);
     });
+    m.when(chosen.fire(), |m| m.set(&state, State::AskKey));
     let table = m.mem("domains", cfg.qps, &bits(24)).style(Style::Block).build();
     table.write(domains.enable, domains.index, &domains.entry);
     let domain = table.read(m, at(State::AskKey), operation.qp, Collision::New);

@@ -277,11 +277,12 @@ pub fn gather(
     // The store: what comes next, an SGE or inline data.
     let first = cat(&[candidates.sge_va, candidates.sge_key, candidates.sge_left.trunc(32)]);
     let (inline_room, parts_room) = (m.wire("inline_room", 1), m.wire("parts_room", 1));
-    // The walk, or inline data, go on to the next place in the store.
-    let advances = m.wire("advances", 1);
+    // The walk goes on to the next place in the store, or inline data do. Behind their last beat nothing of the store is looked at.
+    let walks_on = m.wire("walks_on", 1);
+    let goes_inline = (is_inline & !last_beat & inline_room).named("goes_inline");
     let (quarter, data) = if grain(cfg) < UNIT {
         // Read by the SGE in the cycle before it is looked at: the walk has time, and inline data come one beat behind the other.
-        m.discard(&advances);
+        m.discard(&(walks_on, goes_inline));
         let store = m.mem("store", BANKS * UNITS * SGES_PER_UNIT as u32, &bits(SGE_BITS));
         let store = store.style(Style::Block).build();
         store.write(stored.enable, stored.index, &stored.entry);
@@ -308,9 +309,9 @@ pub fn gather(
         let read = store.read_now(m.mux(candidates.valid, &following, &coming_unit));
         // The SGE of the place is in one, too: inline data need none.
         let coming_sge = m.mux(candidates.valid, &(at.next + 1).trunc(2), &coming_sge);
-        m.when(!candidates.valid | advances, |m| {
-            m.set(&unit, read);
-            m.set(&quarter, m.select(coming_sge, &read.chunks(SGE_BITS)));
+        m.when(!candidates.valid | goes_inline, |m| m.set(&unit, read));
+        m.when(!candidates.valid | walks_on, |m| {
+            m.set(&quarter, m.select(coming_sge, &read.chunks(SGE_BITS)))
         });
         // Lanes before the first byte mean nothing.
         let in_wqe = cat(&[unit.trunc(8 * INLINE_AT as u32), first]);
@@ -351,14 +352,13 @@ pub fn gather(
         let next_unit = unit_of(beat + 1).trunc(2) - 1;
         m.when(inline.fire(), |m| m.set(&at.next, cat(&[lit(2, 0), next_unit])));
     }
-    let inline_goes = inline.fire();
     let inline = deep_fifo(&m.label("inline"), INLINE_BEATS, inline);
 
     // On to the next SGE: behind a piece that uses up this one, or where there is nothing in it.
     let empty = candidates.valid & walks & measured & !here;
     let over = m.mux(here, &lit(33, 0), &at.left);
     let on = empty | (fires & here & used_up);
-    m.drive(&advances, m.mux(is_inline, &inline_goes, &on));
+    m.drive(&walks_on, on);
     let more = page_left - needs;
     let va = following(sge::ADDR) - over.sext(64);
     let (page_at, behind) = (following(sge::ADDR).trunc(12), over.trunc(12));

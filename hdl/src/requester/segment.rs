@@ -416,9 +416,12 @@ pub fn segment(
     let hold = m.reg("hold", 1).no_reset();
     let chosen = m.mux(restarts.valid, &restarts.qp, &wqes.qp);
     restarts.accept(goes_back);
-    m.when(begins | goes_back, |m| {
+    // Whether there is a WQE is known late: what is read while nothing begins is not looked at.
+    m.when(idle, |m| {
         m.set(&qp, chosen);
         m.set(&hold, restarts.hold & goes_back);
+    });
+    m.when(begins | goes_back, |m| {
         m.when(goes_back, |m| m.set(&state, State::Back)).otherwise(|m| m.set(&state, State::Row));
     });
     if cfg.unhurried() {
@@ -452,18 +455,18 @@ pub fn segment(
     let row_write = m.wire("row_write", 1);
     let next = m.wire_of("next", &row_shape);
     rows.write(row_write, qp, &next);
-    let row = cfg.looked(m, "row", rows.read(m, begins | goes_back, chosen, Collision::Never));
+    let row = cfg.looked(m, "row", rows.read(m, idle, chosen, Collision::Never));
     let oldests = m.mem("oldest", cfg.qps, &Oldest::of(cfg)).style(Style::Block).build();
     oldests.write(oldest.enable, oldest.index, &oldest.entry);
-    let oldest = oldests.read(m, begins | goes_back, chosen, Collision::New);
+    let oldest = oldests.read(m, idle, chosen, Collision::New);
     let oldest = cfg.looked(m, "known_oldest", oldest);
     let dones = m.mem("reads_done", cfg.qps, &bits(READ_BITS)).style(Style::Block).build();
     dones.write(reads_done.enable, reads_done.index, &reads_done.entry);
-    let done_reads = dones.read(m, begins | goes_back, chosen, Collision::New);
+    let done_reads = dones.read(m, idle, chosen, Collision::New);
     let done_reads = cfg.looked(m, "done_reads", done_reads);
     let backs = m.mem("withdrawals", cfg.qps, &Withdrawals::of()).style(Style::Block).build();
     backs.write(withdrawals.enable, withdrawals.index, &withdrawals.entry);
-    let withdrawals = backs.read(m, begins | goes_back, chosen, Collision::New);
+    let withdrawals = backs.read(m, idle, chosen, Collision::New);
     let withdrawals = cfg.looked(m, "known_withdrawals", withdrawals);
     let given = &broadcast.attributes;
     let copy_of = |a: &QpAttributes| Copy {
@@ -478,19 +481,19 @@ pub fn segment(
     };
     let copies = m.mem("copies", cfg.qps, &copy_of(&QpAttributes::of(cfg))).style(Style::Block).build();
     copies.write(given.enable, given.index, &copy_of(&given.entry));
-    let copy = cfg.looked(m, "copy", copies.read(m, begins | goes_back, chosen, Collision::Old));
+    let copy = cfg.looked(m, "copy", copies.read(m, idle, chosen, Collision::Old));
     let told = &broadcast.state;
     let in_state = |state: QpState| told.entry.eq(state.code());
     let states = m.mem("running", cfg.qps, &bits(1)).style(Style::Block).build();
     states.write(told.enable, told.index, &(in_state(QpState::Rts) | in_state(QpState::Sqd)));
-    let running = cfg.looked(m, "runs", states.read(m, begins | goes_back, chosen, Collision::New));
+    let running = cfg.looked(m, "runs", states.read(m, idle, chosen, Collision::New));
     let of_service = |service: Service| copy.service.eq(service.code());
     let (is_uc, is_ud, is_raw) = (of_service(Service::Uc), of_service(Service::Ud), of_service(Service::Raw));
     let is_rc = of_service(Service::Rc);
     let number = field(&ud::LAYOUT, &ud::AH, wqes.unit);
     let entries = m.mem("handles", cfg.ahs, &AhEntry::of()).style(Style::Block).build();
     entries.write(handles.enable, handles.index, &handles.entry);
-    let handle = entries.read(m, begins, number.trunc(cfg.ah_bits()), Collision::Old);
+    let handle = entries.read(m, idle, number.trunc(cfg.ah_bits()), Collision::Old);
     let handle = cfg.looked(m, "handle", handle);
     let no_handle = (number >> cfg.ah_bits()).any() | !handle.valid | handle.pd.ne(copy.pd);
 

@@ -244,16 +244,12 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     cut.pieces.accept(both & pieces.ready);
     admitted.addresses.accept(both & pieces.ready);
     let placed = place(m, cfg, admitted.place, pieces, input.frames, checked.operands, input.values);
-    let not_executed = m.reg_zero("not_executed", &placed.unused);
-    m.set_all(&not_executed, &placed.unused);
-    m.set_all(&unused, &not_executed);
+    m.set_all(&unused, &m.delay_zero("not_executed", &placed.unused));
     let (answer, data) = (input.reply_answer, input.reply_data);
     let replies = breath(&m.label("replies"), cfg.unhurried(), placed.replies);
     let replied =
         reply::reply(m, cfg, broadcast, replies, answer, data, input.gate, input.paused, input.may_loop);
-    let executed = m.reg_zero("executed", &replied.served);
-    m.set_all(&executed, &replied.served);
-    m.set_all(&served, &executed);
+    m.set_all(&served, &m.delay_zero("executed", &replied.served));
     let established = checked.established.map(|qp| QpFault::told(EventKind::CommEstablished, qp));
     // The end of a life is told behind its last answer.
     let marker = Completion {

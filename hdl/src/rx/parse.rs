@@ -264,11 +264,7 @@ pub fn parse(
     let pass = |name: &str, sig: Sig| if cfg.unhurried() { sig.named(name) } else { m.delay(name, &sig) };
 
     // Of three registers without a reset in a row the tools make a shift register, which is a LUT.
-    let third = |name: &str, sig: Sig| {
-        let reg = m.reg(name, sig.width()).reset(0);
-        m.set(&reg, sig);
-        reg
-    };
+    let third = |name: &str, sig: Sig| m.delay_zero(name, &sig);
 
     // Where there is time, a frame ends when the one before has its result; elsewhere it begins when there is room for its own.
     let held = cfg.unhurried();

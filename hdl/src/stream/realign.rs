@@ -196,11 +196,12 @@ pub fn realign(m: &Scope, command: Stream<Realign>, data: Stream<Sig>) -> Stream
         flush: last & plans.flush,
     };
     let rotated = m.reg_of("rotated", &beat);
-    m.when(rotated_free, |m| m.set(&rotated_valid, enters));
-    m.when(enters, |m| {
+    // That a beat comes is known late: the wide registers load what is there.
+    m.when(rotated_free, |m| {
+        m.set(&rotated_valid, enters);
         m.set_all(&rotated, &beat);
-        m.set(&index, last.then(lit(index.width(), 0), index + 1));
     });
+    m.when(enters, |m| m.set(&index, last.then(lit(index.width(), 0), index + 1)));
 
     // Merge with what the beat before left.
     let shape = Realigned::of(beat_bytes);

@@ -268,8 +268,7 @@ fn loop_ring(
     m.drive(&due, gone.ready);
     departs.connect(fifo(&m.label("loop_departed"), 4, gone));
     // Whether one leaves is known late: of which beats is known all the time.
-    let gone = m.reg("loop_gone_now", 1).reset(0);
-    m.set(&gone, leaves);
+    let gone = m.delay_zero("loop_gone_now", &leaves);
     let of = m.delay("loop_left", &Returned { beats: end.of.reserved, request: end.of.request });
     let left = Returned { beats: of.beats & gone.repeat(of.beats.width()), ..of };
     LoopRing { frames: filled.beats, departed: known, left }

@@ -261,11 +261,7 @@ pub fn reply(
     let issued = issue::issue(m, cfg, cut.candidates, answer, taken, written);
     // What passes from stage to stage, and that an atomic is done, is seen a cycle later, as is that a beat has left: what is between two
     // stages counts in the first.
-    let later = |name: &str, pulse: Sig| {
-        let seen = m.reg(name, 1).reset(0);
-        m.set(&seen, pulse);
-        seen
-    };
+    let later = |name: &str, pulse: Sig| m.delay_zero(name, &pulse);
     let looked_up =
         Passage { enters: issued.looked_up.enters, leaves: later("answered_one", issued.looked_up.leaves) };
     let reading = Passage { enters: later("reads_one", issued.reading), leaves: issued.ends.fire() };
