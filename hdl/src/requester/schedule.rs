@@ -54,7 +54,7 @@ use crate::context::congestion::Gate;
 use crate::context::resets;
 use crate::requester::push::{push, Freed, SlotWrite, Slots, Wanted};
 use crate::requester::ring::{steps_back, Bounds, Ring};
-use crate::stream::{fifo, gather, prompt_fifo, row_of, Flagged, Forget};
+use crate::stream::{fifo, gather, prompt_fifo, row_of, shown_fifo, Flagged, Forget};
 use crate::types::{
     DmaReadRequest, Kick, Oldest, Pushes, QpBroadcast, ReadsDone, SqDoorbell, SqStart, TableWrite, READ_BITS,
     STAY_BITS,
@@ -626,7 +626,7 @@ pub fn schedule(
     let had_room = m.delay("had_room", &(room & places.ge(batch_units(cfg))));
     m.drive(&may_grant, had_room & !after);
     let read = fifo(&m.label("read"), 4, read);
-    let granted = fifo(&m.label("grant"), 16, granted);
+    let granted = shown_fifo(&m.label("grant"), 16, granted);
     let flush = fifo(&m.label("flush"), 4, flush);
 
     let taken = go.then(units.zext(places_bits.max(7)).trunc(places_bits), lit(places_bits, 0));

@@ -283,7 +283,9 @@ pub fn check(
     let free = able & !resets.valid & !errors.valid;
     // A life does not begin with what is to be put right of the one before.
     let is_init = free & init.valid & !doubt;
-    let waits_for_doubt = doubt & requests.opcode.slice(5, 2).any();
+    // What a packet is comes late out of block RAM, and is looked at in the second cycle in which it is on offer.
+    let on_offer = m.reg("on_offer", 1).reset(0);
+    let waits_for_doubt = doubt & (!on_offer | m.delay("is_quiet", &requests.opcode.slice(5, 2).any()));
     // Packets whose receive may yet be that of the next one; one that finds none waits for these.
     let open_bits = open_bits(cfg);
     let open = m.reg("open", open_bits).reset(0);
@@ -295,6 +297,7 @@ pub fn check(
     let takes_one = may_come & !again & !waits_for_doubt;
     requests.accept(takes_one);
     let comes = takes_one & requests.valid;
+    m.set(&on_offer, requests.valid & !takes_one);
     let is_request = comes | (may_come & again);
     m.when(is_request, |m| m.set(&again, 0));
     m.when(is_repair, |m| m.set(&repairs, 0));

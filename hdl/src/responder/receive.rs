@@ -706,10 +706,10 @@ pub fn receive(
     let fewer = |n: Sig| m.select(queue.stride, &of_each(n));
     let reaches = of_each(distance + (SPREAD - 1));
     let reaches = [0, 1, 2, 3].map(|stride: usize| m.delay(&format!("reach{stride}"), &reaches[stride]));
-    let reach = m.select(queue.stride, &reaches).zext(16);
-    let wish = index + 1 + reach;
+    let wishes = reaches.map(|reach| behind + reach.zext(16));
+    let wish = m.select(queue.stride, &wishes);
     let wished = m.delay("wished", &wish);
-    let short_of = (row.limit - behind) - reach;
+    let short_of = row.limit - wish;
     let farther = m.delay("farther", &(kind_need & short_of.bit(15)));
     let batch = m.delay("batch", &fewer(lit(7, cfg.fetch_batch)));
     let bounds = m.delay("bounds", &queue.bounds());

@@ -170,7 +170,9 @@ pub(super) fn issue(
         false => around(m, answered),
     };
     let width = under_way.width();
-    m.set(&under_way, under_way + lookup.fire().zext(width) - answers.fire().zext(width));
+    // That an answer is taken is known late, and counted a cycle later.
+    let taken_one = m.delay_zero("taken_one", &answers.fire());
+    m.set(&under_way, under_way + lookup.fire().zext(width) - taken_one.zext(width));
 
     // Decide. The first of two answers is kept.
     let about = &pending.about;
