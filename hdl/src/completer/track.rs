@@ -342,8 +342,8 @@ pub fn track(
     m.discard(&answers.payload);
     let others_start = is_reset | is_init | is_failed | is_own | is_flush | is_expired | is_work;
     let starts = others_start | is_known;
-    // That an event begins is known late: what is loaded and read where one may is not looked at where none does.
-    let may_start = idle | follows;
+    // That an event begins is known late: where time is short, what is loaded and read where one may is not looked at where none does.
+    let may_start = if cfg.unhurried() { starts } else { idle | follows };
     let mut chosen = work.payload;
     for (yes, qp) in [
         (is_expired, expired.qp),
