@@ -199,6 +199,7 @@ fn responder_elaborates() {
             answer: m.input_of("answer", &translation()),
             reply_answer: m.input_of("reply_answer", &translation()),
             operated: m.input_of("operated", &Done::of()),
+            changed: m.input("changed", 1),
             reply_data: m.stream_in("reply_data", &DmaReadData::of(cfg)),
             gate: m.input_of("gate", &Gate::write_of(cfg)),
             paused: m.input("paused", 8),

@@ -260,7 +260,7 @@ pub fn transport(
     let tables = Tables { keys: control.keys, pages: control.pages, domains, states };
     let questions = vec![question_s, question_r, question_a];
     let memory = memory(m, cfg, tables, questions, vec![operation_r, operation_s, control.removals]);
-    let (answers, operated) = (memory.answers, memory.done);
+    let (answers, operated, changed) = (memory.answers, memory.done, memory.changed);
 
     // Requester.
     let starting = control.requester.payload.clone();
@@ -426,6 +426,7 @@ pub fn transport(
         answer: answers[0].clone(),
         reply_answer: answers[2].clone(),
         operated: operated[1].clone(),
+        changed,
         reply_data: data.replies,
         gate: gate.clone(),
         paused,

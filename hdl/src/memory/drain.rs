@@ -105,8 +105,11 @@ fn left_behind(m: &Scope, name: &str, most: u32, begins: Sig, stage: &Passage) -
     let inside = m.reg(&format!("{name}_inside"), width).reset(0);
     let older = m.reg(&format!("{name}_older"), width).reset(0);
     let waits = m.reg(&format!("{name}_waits"), 1).reset(0);
-    m.assert(!stage.leaves | stage.enters | inside.ne(0), "what leaves has entered");
-    m.assert(!stage.enters | stage.leaves | inside.ne(most), "a stage holds no more than it can");
+    m.assert(!stage.leaves | stage.enters | inside.ne(0), &format!("{name}: what leaves has entered"));
+    m.assert(
+        !stage.enters | stage.leaves | inside.ne(most),
+        &format!("{name}: a stage holds no more than it can"),
+    );
     let now = inside + one(stage.enters) - one(stage.leaves);
     m.set(&inside, now);
     let none = older.eq(0);

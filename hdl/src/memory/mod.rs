@@ -24,7 +24,7 @@ pub use withdraw::{withdraw, Withdrawals, Withdrawn, WITHDRAWN_BITS};
 use crate::config::RnicConfig;
 use crate::stream::{fifo, half};
 use crate::types::{KeyEntry, TableWrite, LIFE_BITS};
-use ferrowire_rtl::{Interface, Scope, Sig, Stream};
+use ferrowire_rtl::{cat, Interface, Scope, Sig, Stream};
 use ferrowire_spec::QpState;
 
 /// What comes out.
@@ -34,6 +34,9 @@ pub struct Memory {
     pub answers: Vec<Translation>,
     /// Ends of the operations, likewise.
     pub done: Vec<Done>,
+    /// An operation is under way, or a table was written: what is asked from now on may be answered otherwise. An operation is told of
+    /// cycles before it writes.
+    pub changed: Sig,
 }
 
 /// What is written by commands.
@@ -58,6 +61,8 @@ pub fn memory(
     operations: Vec<Stream<Operation>>,
 ) -> Memory {
     let entry = m.wire_of("entry", &KeyEntry::of(cfg));
+    let Tables { keys, pages, domains, states } = &tables;
+    let writes = cat(&[keys.enable, pages.enable, domains.enable, states.enable]);
     // Lives are numbered over all QPs.
     let states = tables.states;
     let ends = states.enable & states.entry.eq(QpState::Reset.code());
@@ -77,5 +82,7 @@ pub fn memory(
     let operated = operate(m, cfg, tables.domains, lives.clone(), tables.keys, entry.clone(), operations);
     let translated = translate(m, cfg, questions, operated.write, lives, tables.pages, operated.read);
     m.set_all(&entry, &translated.entry);
-    Memory { answers: translated.answers, done: operated.done }
+    let changed = m.reg("changed", 1).reset(1);
+    m.set(&changed, operated.busy | writes.any());
+    Memory { answers: translated.answers, done: operated.done, changed }
 }

@@ -140,6 +140,8 @@ pub struct Operated {
     pub read: KeyRead,
     /// Ends of operations, for each client.
     pub done: Vec<Done>,
+    /// An operation is under way, which may write.
+    pub busy: Sig,
 }
 
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
@@ -357,7 +359,7 @@ pub fn operate(
     let cause = cat(&[cause, lit(5, u32::from(LocalCause::KeyIndex.code()) >> 3)]);
     let done =
         (0..clients as u32).map(|i| Done { valid: ends & !releases & source.eq(i), ok, cause }).collect();
-    Operated { write, read, done }
+    Operated { write, read, done, busy: !takes }
 }
 
 #[cfg(test)]

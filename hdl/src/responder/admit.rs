@@ -31,6 +31,7 @@ use crate::config::RnicConfig;
 use crate::memory::{Done as Operated, Operation, OperationKind, Translation};
 use crate::responder::cut::WAITING;
 use crate::responder::flush::{Done, Flushed};
+use crate::responder::known::GrantedRead;
 use crate::responder::order::{Class, Judged, Pending, Walk};
 use crate::responder::place::Place;
 use crate::responder::reply::Kind;
@@ -104,6 +105,8 @@ pub struct Admitted {
     pub ends: Stream<Sig>,
     /// What became of a WRITE for which `check` waits.
     pub judged: Judged,
+    /// A READ was granted.
+    pub reads: GrantedRead,
     /// Counted events.
     pub counts: Counts,
 }
@@ -453,6 +456,8 @@ pub fn admit(
     let reason = m.mux(crowded, &code(DropReason::Overrun), &reason);
     let judged = Judged { valid: go & facts.judged & !facts.send, refused: passed_over };
     let judged = m.delay("judged", &judged);
+    let reads = go & executes & facts.kind.eq(Kind::Read.code());
+    let reads = m.delay("reads", &GrantedRead { valid: reads, qp: facts.qp, psn: facts.psn });
     let counts = Counts {
         dropped: Dropped { valid: go & (foreign | late | passed_over | crowded), reason },
         duplicate: go & (repeats | unheard),
@@ -479,6 +484,7 @@ pub fn admit(
         lasts: last_told,
         ends,
         judged,
+        reads,
         counts,
     }
 }

@@ -21,6 +21,7 @@ mod admit;
 mod check;
 mod cut;
 mod flush;
+mod known;
 mod merge;
 mod order;
 mod place;
@@ -35,6 +36,7 @@ pub use check::{check, Checked};
 use cut::first_length;
 pub use cut::{cut, Cut};
 pub use flush::{flush, Done, Flush, Flushed};
+pub use known::{known, GrantedRead, Known};
 pub use merge::merge;
 pub use order::{Class, Facts, Judged, Operands, Order, Outcome, Pending, Piece, Run, Walk};
 pub use place::{place, Place, Placed};
@@ -83,6 +85,8 @@ pub struct Input {
     pub reply_answer: Translation,
     /// Ends of operations on keys.
     pub operated: memory::Done,
+    /// What the tables answer may change soon, or has changed.
+    pub changed: Sig,
     /// What the reads for responses bring.
     pub reply_data: Stream<DmaReadData>,
     /// Who is held back.
@@ -216,7 +220,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     };
     let cut = cut(m, cfg, runs, first, invalidated);
     let (flushed, flushes) = m.later("flushed", &Flushed::of(cfg));
-    let admitted = admit(m, cfg, cut.pending, input.answer, input.operated, flushed);
+    let admitted = admit(m, cfg, cut.pending, input.answer.clone(), input.operated, flushed);
     m.drive(&invalidated, admitted.invalidated);
     // Only one packet is waited for.
     let (of_walk, of_admit) = (&walked.judged, &admitted.judged);
@@ -241,14 +245,30 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     let piece = Piece { address, bytes: cut.pieces.payload, relaxed };
     let pieces = Stream::new(m, "pieces", both, piece);
     let looked_up = Passage { enters: cut.lookup.fire(), leaves: pieces.fire() };
+    // Where there is time, decisions come too late for it.
+    let known = (!cfg.unhurried())
+        .then(|| known(m, looked_up.clone(), input.answer, admitted.reads.clone(), input.changed));
+    if known.is_none() {
+        m.discard(&(admitted.reads, input.changed));
+    }
     cut.pieces.accept(both & pieces.ready);
     admitted.addresses.accept(both & pieces.ready);
     let placed = place(m, cfg, admitted.place, pieces, input.frames, checked.operands, input.values);
     m.set_all(&unused, &m.delay_zero("not_executed", &placed.unused));
     let (answer, data) = (input.reply_answer, input.reply_data);
     let replies = breath(&m.label("replies"), cfg.unhurried(), placed.replies);
-    let replied =
-        reply::reply(m, cfg, broadcast, replies, answer, data, input.gate, input.paused, input.may_loop);
+    let replied = reply::reply(
+        m,
+        cfg,
+        broadcast,
+        replies,
+        known,
+        answer,
+        data,
+        input.gate,
+        input.paused,
+        input.may_loop,
+    );
     m.set_all(&served, &m.delay_zero("executed", &replied.served));
     let established = checked.established.map(|qp| QpFault::told(EventKind::CommEstablished, qp));
     // The end of a life is told behind its last answer.

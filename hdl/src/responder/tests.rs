@@ -143,6 +143,7 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
             answer: m.input_of("answer", &Translation::of()),
             reply_answer: m.input_of("reply_answer", &Translation::of()),
             operated: m.input_of("operated", &memory::Done::of()),
+            changed: m.input("changed", 1),
             reply_data: m.stream_in("reply_data", &DmaReadData::of(&cfg)),
             gate: m.input_of("gate", &Gate::write_of(&cfg)),
             paused: m.input("paused", 8),

@@ -23,6 +23,7 @@ use super::atomic::{Place, ATOMICS};
 use super::cut::{About, Candidate, Work};
 use crate::config::RnicConfig;
 use crate::memory::{next_page, to_page_end, Lookup, Passage, Translation};
+use crate::responder::known::Known;
 use crate::stream::{breath, deep_fifo, few, fifo, forward, prompt_fifo, spare_fifo};
 use crate::types::DmaReadRequest;
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream};
@@ -124,6 +125,7 @@ pub(super) fn issue(
     m: &Scope,
     cfg: &RnicConfig,
     candidates: Stream<Candidate>,
+    known: Option<Known>,
     answer: Translation,
     taken: Sig,
     written: Sig,
@@ -140,7 +142,21 @@ pub(super) fn issue(
     let second = m.reg("second", 1).reset(0);
     let under_way = m.reg("under_way", clog2(u64::from(LOOKUPS)) + 1).reset(0);
     let pending_room = m.wire("pending_room", 1);
-    let may_ask = candidates.valid & asks & under_way.ne(LOOKUPS) & (pending_room | (crosses & !second));
+    // The first response of a READ whose lookup is remembered: its answer comes in the next cycle. A question that is on offer stays.
+    let on_offer = m.wire("on_offer", 1);
+    let remembers = known.as_ref().map_or(lit(1, 0), |known| {
+        let offered = m.reg("offered", 1).reset(0);
+        m.set(&offered, on_offer);
+        let first = about.is(Work::Read) & about.new & about.first & asks & !crosses;
+        let same = known.valid & known.qp.eq(about.qp) & known.psn.eq(about.psn);
+        candidates.valid & first & same & !offered & under_way.eq(0)
+    });
+    let remembers = remembers.named("remembers");
+    if known.is_none() {
+        m.discard(&on_offer);
+    }
+    let may_ask =
+        candidates.valid & asks & !remembers & under_way.ne(LOOKUPS) & (pending_room | (crosses & !second));
     let right = |access: Access| lit(8, u32::from(access.code()));
     let question = Lookup {
         key: candidates.rkey,
@@ -151,7 +167,10 @@ pub(super) fn issue(
         length: m.mux(second, &(about.bytes - here), &about.bytes).zext(32),
     };
     let lookup = Stream::new(m, "lookup", may_ask, question);
-    let enters = candidates.valid & m.mux(asks, &(lookup.fire() & (second | !crosses)), &lit(1, 1));
+    m.drive(&on_offer, lookup.valid & !lookup.ready);
+    let recalled = remembers & pending_room;
+    let enters_one = lookup.fire() | recalled;
+    let enters = candidates.valid & m.mux(asks, &(enters_one & (second | !crosses)), &lit(1, 1));
     m.when(lookup.fire(), |m| m.set(&second, crosses & !second));
     let lookups = m.mux(asks, &m.mux(crosses, &lit(2, 2), &lit(2, 1)), &lit(2, 0));
     let capacity = cfg.payload_buffer_bytes / cfg.beat_bytes;
@@ -162,8 +181,17 @@ pub(super) fn issue(
     m.drive(&pending_room, pending.ready);
     candidates.accept(pending.fire());
     let pending = few(&m.label("pending"), LOOKUPS, cfg.unhurried().then_some(2), pending);
-    let answered =
-        Stream::new(m, "answered", answer.valid, Answer { ok: answer.ok, address: answer.address });
+    let mut found = Answer { ok: answer.ok, address: answer.address };
+    let mut comes = answer.valid;
+    if let Some(known) = known {
+        let recall = m.reg("recall", 1).reset(0);
+        m.set(&recall, recalled);
+        let address = m.delay("recalled_address", &known.address);
+        m.assert(!(recall & answer.valid), "nothing is looked up before what is remembered");
+        found = m.mux(recall, &Answer { ok: lit(1, 1), address }, &found);
+        comes = comes | recall;
+    }
+    let answered = Stream::new(m, "answered", comes, found);
     m.assert(!answered.valid | answered.ready, "an answer finds its place");
     let answers = match cfg.unhurried() {
         true => breath(&m.label("answer"), true, fifo(&m.label("answers"), LOOKUPS, answered)),
@@ -172,7 +200,7 @@ pub(super) fn issue(
     let width = under_way.width();
     // That an answer is taken is known late, and counted a cycle later.
     let taken_one = m.delay_zero("taken_one", &answers.fire());
-    m.set(&under_way, under_way + lookup.fire().zext(width) - taken_one.zext(width));
+    m.set(&under_way, under_way + enters_one.zext(width) - taken_one.zext(width));
 
     // Decide. The first of two answers is kept.
     let about = &pending.about;
@@ -238,6 +266,6 @@ pub(super) fn issue(
     let freed_room = room + taken.zext(room_bits);
     m.set(&room, m.mux(go & carries, &(freed_room - pending.beats), &freed_room));
     m.assert(room.le(capacity), "the buffer gives back what it was given");
-    let looked_up = Passage { enters: lookup.fire(), leaves: answers.fire() };
+    let looked_up = Passage { enters: enters_one, leaves: answers.fire() };
     Issued { lookup, read, ends, departures, places, looked_up, reading: reads, granted: granted_atomic }
 }

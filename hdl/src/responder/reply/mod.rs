@@ -58,6 +58,7 @@ use crate::config::RnicConfig;
 use crate::context::congestion::{Charge, Gate};
 use crate::host::dma::{write_entry, EntryWrite, Order};
 use crate::memory::{Lookup, Passage, Translation};
+use crate::responder::known::Known;
 use crate::stream::{breath, deep_fifo};
 use crate::tx::arbitrate::TxSource;
 use crate::types::{DmaReadData, DmaReadRequest, DmaWrite, QpBroadcast, QpFault, TableWrite, TxPacket};
@@ -229,7 +230,7 @@ pub struct Replied {
     pub counts: Counts,
 }
 
-/// The reply engine. A read of host memory must see what was written before it was asked for. `gate`: who is held back; `paused`: the
+/// The reply engine. A read of host memory must see what was written before it was asked for. `known`: where the newest READ begins; `gate`: who is held back; `paused`: the
 /// priorities that stand still; `may_loop`: the loop has room for a response.
 #[module]
 #[allow(clippy::too_many_arguments)]
@@ -238,6 +239,7 @@ pub fn reply(
     cfg: &RnicConfig,
     broadcast: QpBroadcast,
     replies: Stream<Reply>,
+    known: Option<Known>,
     answer: Translation,
     data: Stream<DmaReadData>,
     gate: TableWrite<Gate>,
@@ -258,7 +260,7 @@ pub fn reply(
     let waits = cut::Waits { gate, paused, may_loop };
     let cut = cut::cut(m, cfg, broadcast, ordered.lists, ordered.wakes, failed.clone(), waits);
     m.drive(&freed, cut.freed);
-    let issued = issue::issue(m, cfg, cut.candidates, answer, taken, written);
+    let issued = issue::issue(m, cfg, cut.candidates, known, answer, taken, written);
     // What passes from stage to stage, and that an atomic is done, is seen a cycle later, as is that a beat has left: what is between two
     // stages counts in the first.
     let later = |name: &str, pulse: Sig| m.delay_zero(name, &pulse);

@@ -63,6 +63,8 @@ struct Bench {
     stall: f64,
     /// How often gates change, who is held back, and when the last change was.
     gates: f64,
+    /// How often it is known where a READ begins.
+    known: f64,
     shut: Vec<bool>,
     gate_at: u64,
     /// Who is held back until all is drained, and nobody else is.
@@ -90,6 +92,8 @@ struct Bench {
     /// Each PSN that a READ asks for: its QP, and how many packets had come before.
     asked: Vec<(u32, u32, usize)>,
     counts: [u64; 4],
+    /// What is inside each stage of the way to memory.
+    inside: [i64; 3],
     seen: [usize; 8],
 }
 
@@ -101,6 +105,7 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
             cfg,
             m.input_of("broadcast", &QpBroadcast::of(cfg)),
             m.stream_in("reply", &Reply::of(cfg)),
+            (!cfg.unhurried()).then(|| m.input_of("known", &Known::of(cfg))),
             m.input_of("answer", &Translation::of()),
             m.stream_in("data", &DmaReadData::of(cfg)),
             m.input_of("gate", &Gate::write_of(cfg)),
@@ -119,6 +124,9 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
         m.stream_out("charge", out.charges);
         m.output("served", &m.delay("served_late", &out.served));
         m.output("counts", &m.delay("counts_late", &out.counts));
+        for (i, stage) in out.accesses.iter().enumerate() {
+            m.output(&format!("accesses_{i}"), &m.delay(&format!("accesses_late_{i}"), stage));
+        }
     });
     netlist.unwrap_or_else(|e| panic!("{e}"))
 }
@@ -152,6 +160,7 @@ impl Bench {
             random: Random::new(seed),
             stall,
             gates: 0.0,
+            known: 0.0,
             shut: vec![false; qps as usize],
             gate_at: 0,
             held: None,
@@ -172,6 +181,7 @@ impl Bench {
             handed: vec![0; qps as usize],
             asked: Vec::new(),
             counts: [0; 4],
+            inside: [0; 3],
             seen: [0; 8],
         };
         (0..qps).for_each(|qp| bench.start(qp, 256));
@@ -395,6 +405,11 @@ impl Bench {
         if self.sim.get("served_valid") == 1 {
             self.served[self.sim.get("served_qp") as usize] += 1;
         }
+        for (i, inside) in self.inside.iter_mut().enumerate() {
+            *inside += self.sim.get(&format!("accesses_{i}_enters")) as i64;
+            *inside -= self.sim.get(&format!("accesses_{i}_leaves")) as i64;
+            assert!(*inside >= 0, "what leaves has entered");
+        }
         for (count, name) in self.counts.iter_mut().zip(["reads", "atomics", "crowded", "forgotten"]) {
             *count += self.sim.get(&format!("counts_{name}"));
         }
@@ -411,6 +426,14 @@ impl Bench {
             self.asked.extend((0..packets).map(|n| (qp, (expect.psn + n) % MODULUS, from)));
         }
         self.handed[qp as usize] += u64::from(new);
+        if new && kind == Kind::Read && !self.cfg.unhurried() {
+            // Where the newest one begins may be known.
+            let known = self.random.chance(self.known);
+            let fields = [("valid", known.into()), ("qp", qp.into()), ("psn", expect.psn.into())];
+            for (name, value) in fields.into_iter().chain([("address", self.address(qp, expect.at))]) {
+                self.sim.set(&format!("known_{name}"), value);
+            }
+        }
         self.sources[REPLY].push_values(&[
             ("qp", qp.into()),
             ("kind", kind.code().into()),
@@ -526,6 +549,7 @@ impl Bench {
                 && self.beats.is_empty()
                 && self.answers.is_empty()
         );
+        assert_eq!(self.inside, [0; 3], "whatever was looked up is done with");
     }
 
     /// All that came against all that had to come; gives how many repetitions were not answered, how many of them could
@@ -639,6 +663,7 @@ fn replies_leave_in_the_order_of_each_queue_pair_with_the_right_bytes() {
         bench.host = host;
         bench.tables = 4..=9;
         bench.gates = if seed > 2 { 0.02 } else { 0.0 };
+        bench.known = 0.5;
         for i in 0..1500 {
             let qp = bench.random.rng.random_range(0..8u32).min(bench.random.rng.random_range(0..8));
             bench.something(qp, 0.15);
@@ -674,6 +699,7 @@ fn failures_and_ends_concern_one_queue_pair_and_nothing_of_a_former_life_comes_l
         (bench.host, bench.tables) = (host, 4..=9);
         (bench.refusals, bench.errors) = (0.03, 0.03);
         bench.gates = if seed > 12 { 0.02 } else { 0.0 };
+        bench.known = 0.3;
         for i in 0..2000 {
             let qp = bench.random.rng.random_range(0..8u32);
             let life = bench.life(qp);
@@ -751,6 +777,29 @@ fn an_acknowledgement_passes_in_five_cycles_while_others_read() {
     assert_eq!(bench.sinks[PACKET].values("qp"), [3, 3]);
     assert_eq!(at(&bench.sinks[PACKET].cycles) - at(&bench.sources[REPLY].cycles), 5);
     bench.compare();
+}
+
+#[test]
+fn what_the_first_lookup_of_a_read_found_is_not_asked_for_again() {
+    // Lookups, and cycles until memory is asked: of a READ in two packets, and one whose first packet goes on to another page.
+    let ask = |known: f64, at: u64| {
+        let mut bench = Bench::new(64, 4, 1, 0.0);
+        bench.known = known;
+        (0..20).for_each(|_| bench.step());
+        let from = bench.sim.cycles();
+        bench.read(1, at, 300);
+        while bench.sinks[READ].items.is_empty() {
+            bench.step();
+        }
+        let waited = bench.sim.cycles() - from;
+        bench.compare();
+        (bench.sinks[LOOKUP].items.len(), waited)
+    };
+    let [asked, known] = [0.0, 1.0].map(|known| ask(known, 0));
+    assert_eq!((asked.0, known.0), (2, 1));
+    assert_eq!(asked.1 - known.1, 3, "the tables answer in 4 cycles, what is known comes in one");
+    let [asked, known] = [0.0, 1.0].map(|known| ask(known, 2 * PAGE - 8));
+    assert_eq!(asked, known);
 }
 
 #[test]
