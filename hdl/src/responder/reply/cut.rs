@@ -220,14 +220,17 @@ pub(super) fn cut(
 
     // Who has to do: a wake is looked at in any cycle in which no turn ends.
     let opens = gate.enable & !gate.entry.shut;
-    let opens = Stream::new(m, "opens", opens, Wake { qp: gate.index, end: lit(1, 0) });
+    let opens = Stream::new(m, "opens", opens, Wake { qp: gate.index, end: lit(1, 0), new: lit(1, 0) });
     m.assert(sweeping | !opens.valid | opens.ready, "a gate opens once in some cycles");
     // After reset congestion control opens each gate, one a cycle: these wake nothing, and fill no FIFO.
     let opened = forward(&m.label("opened"), opens);
+    // A new entry while there is nothing else to do: its turn begins at once.
+    let direct = m.wire("direct", 1);
+    let (comes, new) = (wakes.valid, wakes.payload.clone());
     let woken = Stream::new(
         m,
         "woken",
-        (opened.valid & !sweeping) | wakes.valid,
+        (opened.valid & !sweeping) | (wakes.valid & !direct),
         m.mux(opened.valid, &opened.payload, &wakes.payload),
     );
     opened.accept(sweeping | woken.ready);
@@ -241,19 +244,26 @@ pub(super) fn cut(
     let enlists = looks & !is_listed;
     let (line, lined) = m.later("line", &qp);
     // While it idles no turn ends.
-    let direct = (idle & wakes.valid & !is_listed & !line.valid).named("direct");
-    let push = (enlists & !direct) | (leaves & more & line.valid);
+    let takes = (idle & wakes.valid & !is_listed & !line.valid).named("takes");
+    let push = (enlists & !takes) | (leaves & more & line.valid);
     // A wake may be looked at while the last cycle of a turn waits for room.
     let pushed = Stream::new(m, "pushed", push, m.mux(leaves, &qp, &wakes.qp));
     m.assert(!pushed.valid | pushed.ready, "the line has a place for every QP");
     lined.connect(deep_fifo(&m.label("queue"), cfg.qps, pushed));
+    // Nobody stands in the line: nobody did, and nobody came there in the cycle before.
+    let still = m.reg("still", 1).reset(0);
+    m.set(&still, idle & !line.valid & !push);
+    let rests = still & idle & !line.valid & !wakes.valid & !opened.valid;
+    m.drive(&direct, if cfg.unhurried() { lit(1, 0) } else { rests & comes & new.new });
+    m.assert(!direct | !listed.read_now(new.qp), "a QP that is in line waits for its turn");
     // One that has the turn is remembered.
     let came = m.reg("came", 1).reset(0);
-    let begins = (idle & (line.valid | (wakes.valid & !is_listed))) | (leaves & (line.valid | more));
+    let begins = direct | (idle & (line.valid | (wakes.valid & !is_listed))) | (leaves & (line.valid | more));
     // Whether one does is known late: what is read where none does is not looked at.
     let may_begin = idle | leaves;
     line.accept(may_begin);
-    let other = m.mux(at_emit, &qp, &wakes.qp);
+    let looked = m.mux(wakes.valid, &wakes.qp, &new.qp);
+    let other = m.mux(at_emit, &qp, &looked);
     let starts = m.mux(line.valid, &line.payload, &other);
     m.when(begins, |m| {
         m.set(&qp, starts);
@@ -296,7 +306,8 @@ pub(super) fn cut(
     // And an end, but for the wake that brings it.
     let endings = m.mem("endings", cfg.qps, &bits(1)).style(Style::Block).build();
     let has_ended = m.wire("has_ended", 1);
-    let marked = m.mux(looks, &wakes.qp, &qp);
+    let enters = looks | direct;
+    let marked = m.mux(enters, &looked, &qp);
     endings.write(has_ended | (looks & wakes.end) | sweeping, marked, &looks);
     let is_ending = endings.read(m, may_begin, starts, Collision::New);
 
@@ -435,7 +446,7 @@ pub(super) fn cut(
         });
     });
     let unlists = leaves & !more;
-    listed.write(unlists | looks | sweeping, marked, &looks);
+    listed.write(unlists | enters | sweeping, marked, &enters);
     m.drive(&has_ended, leaves & ends);
     m.when(sweeping, |m| {
         m.set_all(&next, &row_shape.zeros());

@@ -142,13 +142,15 @@ pub(super) struct Wake {
     pub(super) qp: Sig,
     /// It ends: nothing is appended any more.
     pub(super) end: Sig,
+    /// A new entry wakes it, which is known early in the cycle.
+    pub(super) new: Sig,
 }
 
 impl Wake {
     /// The shape, for tests.
     #[cfg(test)]
     pub(super) fn of(cfg: &RnicConfig) -> Self {
-        Wake { qp: bits(cfg.qp_bits()), end: bits(1) }
+        Wake { qp: bits(cfg.qp_bits()), end: bits(1), new: bits(1) }
     }
 }
 
@@ -371,7 +373,7 @@ pub(super) fn order(
     let pass = fifo(&m.label("passed"), PASSED, pass);
     // A READ may wait for an atomic before it.
     let wakes = enters | is_end | (finishes & done.atomic & row.pending.ne(1));
-    let wake = Stream::new(m, "wake", wakes & wake_room, Wake { qp, end: is_end });
+    let wake = Stream::new(m, "wake", wakes & wake_room, Wake { qp, end: is_end, new: is_new });
     m.drive(&wake_room, wake.ready);
     m.assert(!(passes & wakes), "an event has one outcome");
     // One that finds no room with its taker comes again.

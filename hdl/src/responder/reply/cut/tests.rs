@@ -150,7 +150,7 @@ impl Bench {
         self.sim.set("links_entry", self.tails[qp]);
         self.sim.set("pool_enable", 1);
         self.sim.set("links_enable", 1);
-        self.sources[0].push_values(&[("qp", qp as u128)]);
+        self.sources[0].push_values(&[("qp", qp as u128), ("new", 1)]);
         self.front(qp);
         self.sim.set("pool_enable", 0);
         self.sim.set("links_enable", 0);
