@@ -39,7 +39,7 @@ use crate::host::ports::{HostEvents, HostPorts};
 use crate::host::reset;
 use crate::host::{CommandProgress, SrqControl, SrqStatus};
 use crate::memory::Done;
-use crate::stream::{fifo, half, Beat};
+use crate::stream::{fifo, half, through_fifo, Beat};
 use crate::transport::{byte_bits, transport, Control, ReadData};
 use crate::tx::pause::PRIORITIES;
 use crate::types::{Completion, DmaReadData, DmaReadRequest, DmaWrite, Drained, Mark, OfQp, QpFault, QpPsns};
@@ -246,7 +246,11 @@ fn core(
     send_faults.connect(crate::stream::arbiter(m, &|_: &Sig| lit(1, 1), core.send_faults));
     engine_faults.connect(crate::stream::arbiter(m, &|_: &QpFault| lit(1, 1), core.faults));
     let completions = crate::stream::arbiter_held(m, &|_: &Completion| lit(1, 1), core.completions);
-    let completions = fifo(&m.label("completions"), 2, completions);
+    // One that comes while none waits reaches the writer in the same cycle, where that has time for it.
+    let completions = match cfg.unhurried() {
+        true => fifo(&m.label("completions"), 2, completions),
+        false => through_fifo(&m.label("completions"), 2, completions),
+    };
     let writer = cq(m, cfg, completions, cqs.clone(), cq_limits, commands.resize, bells.cq);
     m.drive(&produced, writer.produced);
     writer_faults.connect(writer.faults);
