@@ -136,7 +136,10 @@ pub fn reset(m: &Scope, asked: Sig, flr: Sig, reclaims: Sig, progress: Progress)
             m.set(&shut, 1);
         });
     });
-    m.when(state.is(State::Drain) & progress.quiet, |m| m.set(&state, State::Restart));
+    // What is quiet stays so: known from a register, of this state alone.
+    let quiet = flag("is_quiet");
+    m.set(&quiet, state.is(State::Drain) & progress.quiet);
+    m.when(state.is(State::Drain) & quiet, |m| m.set(&state, State::Restart));
     m.when(state.is(State::Restart), |m| m.set(&state, State::RestartOn));
     m.when(state.is(State::RestartOn), |m| m.set(&state, State::Clear));
     let done = (state.is(State::Clear) & progress.clear).named("is_done");

@@ -40,7 +40,7 @@ use crate::config::RnicConfig;
 use crate::host::csr::{CsrRequest, CsrResponse};
 use crate::host::event::Interrupt;
 use crate::host::reset::Quiesce;
-use crate::stream::{arbiter, Beat};
+use crate::stream::{arbiter, arbiter_held, half, Beat};
 use crate::types::{DmaReadData, DmaReadRequest, DmaWrite};
 use ferrowire_rtl::{bits, build, lit, BuildErrors, Bundle, Interface, Netlist, Scope, Sig, Stream};
 
@@ -221,7 +221,7 @@ pub(super) fn core(
     let (access, accesses) = m.later("msix_access", &CsrRequest::of());
     let msix = msix::msix(m, cfg, settings.clone(), quiesce.clone(), access, host.interrupt);
     let waits = msix.write.valid;
-    let write = arbiter(m, &|beat: &DmaWrite| beat.last, vec![host.write, msix.write]);
+    let write = arbiter_held(m, &|beat: &DmaWrite| beat.last, vec![host.write, msix.write]);
     let taken = writes::taken(m, write.fire() & write.last);
     let written = writes::writes(m, cfg, settings.clone(), write);
 
@@ -229,7 +229,8 @@ pub(super) fn core(
     let reads =
         reads::reads(m, cfg, settings.clone(), host.read, taken.clone(), parts, bad, read_leaves, returned);
     let sent = send::send(m, cfg, settings.bus_master, quiesce.drops, credits, reads.requests, written);
-    returns.connect(sent.returned);
+    // No path from what judges completions to the reads that leave.
+    returns.connect(half(&m.label("returned"), sent.returned));
     let idle = (departed.eq(taken.count) & !waits).named("is_idle");
     m.drive(&read_leaves, sent.departed.read);
 

@@ -2,7 +2,7 @@
 //! Cuts a run of bytes where a PCIe limit says so.
 //!
 //! ```text
-//!  run --> [ address, bytes left ] --> chunk: what lies before the next multiple of the size
+//!  run --> what lies before the next multiple of the size --> [ chunk, bytes left behind it ] --> chunk
 //! ```
 //!
 //! Chunks end at multiples of the size (PCIe 2.2.7: a request is no longer than that; 2.3.1.1: a completion of what is aligned takes
@@ -58,29 +58,39 @@ pub fn split(m: &Scope, code: Sig, run: Stream<Run>) -> Stream<Chunk> {
     let held = m.reg("held", 1).reset(0);
     let page = m.reg("page", 52).no_reset();
     let at = m.reg("at", 12).no_reset();
-    let left = m.reg("left", 13).no_reset();
     let relaxed = m.reg("relaxed", 1).no_reset();
+    // Of the chunk on show; bytes of the run from its end on, if it is not the last one.
+    let length = m.reg("length", 13).no_reset();
+    let over = m.reg("over", 1).no_reset();
+    let left = m.reg("left", 13).no_reset();
 
     let masks: Vec<Sig> = (0..8).map(|code| lit(12, pcie::size(code).min(pcie::PAGE) - 1)).collect();
     let mask = m.delay("mask", &m.select(code, &masks));
-    let room = (!at & mask).zext(13) + 1;
-    let over = left.gt(room).named("over");
-    let length = over.then(room, left);
+    let size = mask.zext(13) + 1;
     let chunk = Chunk { address: cat(&[at, page]), length, last: !over, relaxed };
     let out = Stream::new(m, "out", held, chunk);
 
     run.accept(!held | (out.ready & !over));
+    // The chunk that comes next: the first of a run, or one that begins at a multiple of the size.
+    let room = (!run.address.trunc(12) & mask).zext(13) + 1;
+    let first = (run.length.gt(room), room, run.length, run.length - room);
+    let next = (left.gt(size), size, left, left - size);
+    let show = |m: &Scope, (goes_on, room, all, rest): (Sig, Sig, Sig, Sig)| {
+        m.set(&over, goes_on);
+        m.set(&length, goes_on.then(room, all));
+        m.set(&left, rest);
+    };
     m.when(run.fire(), |m| {
         m.set(&held, 1);
         m.set(&page, run.address.slice(12, 52));
         m.set(&at, run.address.trunc(12));
-        m.set(&left, run.length);
         m.set(&relaxed, run.relaxed);
+        show(m, first);
     })
     .otherwise_when(out.fire(), |m| {
         m.set(&held, over);
-        m.set(&at, at + length.trunc(12));
-        m.set(&left, left - length);
+        m.set(&at, (at | mask) + 1);
+        show(m, next);
     });
     out
 }

@@ -18,7 +18,7 @@ use super::split::{split, Run};
 use super::PcieSettings;
 use crate::config::RnicConfig;
 use crate::host::dma::Order;
-use crate::stream::{deep_fifo, fifo, fork, forward, realign, Beat, Realign, Realigned};
+use crate::stream::{catch, deep_fifo, fifo, fork, forward, realign, Beat, Realign, Realigned};
 use crate::types::DmaWrite;
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Scope, Sig, Stream};
 
@@ -77,19 +77,22 @@ pub fn writes(
     write: Stream<DmaWrite>,
 ) -> Stream<RequestBeat> {
     let lanes = cfg.lane_bits();
-    let mut parts = fork(m, 2, write).into_iter();
-    let mut part = || parts.next().expect("two parts");
     // The first beat tells where the write goes.
-    let beat = part();
     let within = m.reg("within", 1).reset(0);
-    m.when(beat.fire(), |m| m.set(&within, !beat.last));
-    m.when(beat.valid & within & !beat.last, |m| {
-        m.assert(beat.strobe.all(), "every byte between the first and the last is written");
+    m.when(write.fire(), |m| m.set(&within, !write.last));
+    m.when(write.valid & within & !write.last, |m| {
+        m.assert(write.strobe.all(), "every byte between the first and the last is written");
     });
-    let run = beat.discard_if(m, within).map(|beat| {
-        let relaxed = settings.relaxed_ordering & beat.order.eq(Order::Relaxed.code());
-        Run { address: beat.address, length: beat.length, relaxed }
-    });
+    let relaxed = settings.relaxed_ordering & write.order.eq(Order::Relaxed.code());
+    let run = Run { address: write.address, length: write.length, relaxed };
+    // Both takers know from a register whether they have room, so a beat goes to both in one cycle.
+    let (run_room, data_room) = (m.wire("run_room", 1), m.wire("data_room", 1));
+    let run = Stream::new(m, "run", write.valid & !within & data_room, run);
+    let data = Stream::new(m, "beat", write.valid & (within | run_room), write.data);
+    m.drive(&run_room, run.ready);
+    m.drive(&data_room, data.ready);
+    write.accept((within | run_room) & data_room);
+    let run = catch(&m.label("run"), run);
     // More than 1,024 bytes would not find room in the store.
     let largest = settings.max_payload.gt(3).then(lit(3, 3), settings.max_payload);
     let chunks = split(m, largest, run);
@@ -127,7 +130,7 @@ pub fn writes(
     let runs = plan().map(|plan| plan.run.clone());
     let packets = fifo(&m.label("packets"), PACKETS, plan().map(|plan| plan.packet.clone()));
     // While a write's first packet is planned, its beats wait here, and not the writes behind it.
-    let data = fifo(&m.label("data"), PACKETS, part().map(|beat| beat.data));
+    let data = fifo(&m.label("data"), PACKETS, data);
     let beats = merge(m, cfg, packets, realign(m, runs, data));
     whole(m, store_bytes(cfg.beat_bytes) / cfg.beat_bytes, beats)
 }

@@ -58,7 +58,7 @@ use super::writes::Taken;
 use super::PcieSettings;
 use crate::config::RnicConfig;
 use crate::fields::assemble;
-use crate::stream::arbiter;
+use crate::stream::{arbiter_held, catch};
 use crate::types::{DmaReadData, DmaReadRequest};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Mem, Scope, Sig, Stream, Style};
 use ferrowire_spec::pcie::completion::{self, CompletionStatus};
@@ -209,17 +209,18 @@ pub fn reads(
     let sweep = Sweep { done: swept.bit(s.tag), tag: swept.trunc(s.tag) };
     m.when(!sweep.done, |m| m.set(&swept, swept + 1));
 
-    // `behind` is what was taken when the request came; a run's chunks share it, for later ones leave later.
-    let behind = m.reg_of("behind", &taken);
-    m.when(request.fire(), |m| m.set_all(&behind, &taken));
     // What a read without it may not pass, it sees.
     let runs = request.map(|read| Run { address: read.address, length: read.length, relaxed: lit(1, 0) });
+    let runs = catch(&m.label("runs"), runs);
+    // `behind` is what was taken when the request came, or later; a run's chunks share it, for later ones leave later.
+    let behind = m.reg_of("behind", &taken);
+    m.when(runs.fire(), |m| m.set_all(&behind, &taken));
     let chunks = split(m, settings.max_read_request, runs);
     m.discard(&chunks.relaxed);
     let freed = m.wire("freed", 1);
     let issued = issue::issue(m, s, &tables, &sweep, &settings, chunks, behind, freed);
     let heads = vec![completion.head, returned.map(|tag| refusal(*tag))];
-    let head = arbiter(&m.label("heads"), &|_: &Sig| lit(1, 1), heads);
+    let head = arbiter_held(&m.label("heads"), &|_: &Sig| lit(1, 1), heads);
     let completion = Parts { head, data: completion.data };
     let (aligned, places) = judge::judge(m, s, &tables, &sweep, completion);
     let unexpected = places.unexpected;
