@@ -58,7 +58,17 @@ pub struct Sent {
     pub dry: Sig,
 }
 
-/// See the page's top.
+/// Bytes of a beat that the frame has; as many ones from the lowest lane on.
+fn own(empty: Sig) -> Sig {
+    lit_ones().shr_by(empty)
+}
+
+/// A beat with zeros where the frame has no bytes, as [`transmit`] wants it: block RAM, which is slow to read, lies between the two.
+pub fn padded(beat: &Beat) -> Beat {
+    Beat { data: masked(beat.data, own(beat.empty)), ..beat.clone() }
+}
+
+/// See the page's top. `frame`: its beats are [`padded`].
 #[module]
 pub fn transmit(m: &Scope, sends: Sig, tx_reset: Sig, frame: Stream<Beat>, cut: Sig) -> Sent {
     let first = m.reg("first", 1).reset(1);
@@ -66,14 +76,12 @@ pub fn transmit(m: &Scope, sends: Sig, tx_reset: Sig, frame: Stream<Beat>, cut: 
     let drops = (tx_reset | first.then(!sends, losing)).named("drops");
 
     // As many ones as the frame has bytes here; and what it is filled up to.
-    let ones = lit_ones();
-    let own = ones.shr_by(frame.empty);
+    let own = own(frame.empty);
     let floor = lit(BYTES, (1u64 << (MIN_FRAME - FCS_BYTES)) - 1);
     let keep = own | ((first & frame.last).repeat(BYTES) & floor);
     // What the lanes hold while no beat is there does not matter.
     let runs_dry = (!first & !frame.valid).named("runs_dry");
-    let axis =
-        Axis { data: masked(frame.data, own), keep, last: frame.last | runs_dry, user: cut | runs_dry };
+    let axis = Axis { data: frame.data, keep, last: frame.last | runs_dry, user: cut | runs_dry };
     // An offer may be taken back here, before anybody has taken it: what the block sees is behind the slice.
     let offer = Stream::new(m, "offer", (frame.valid | runs_dry) & !drops, axis);
     frame.accept(drops | offer.ready);

@@ -95,12 +95,18 @@ pub fn store(
     let (tail, begin, head) = (pointer("tail"), pointer("begin"), pointer("head"));
     let given_up = m.reg("given_up", 1).reset(0);
 
-    let is_full = (tail - head).eq(depth).named("is_full");
     let waits = full != Full::Drops;
+    let used = tail - head;
+    // What is waited for is known from a register; nothing comes while it is high, so `tail` goes on or back only from below it.
+    let is_full = if waits { m.reg("is_full", 1).reset(0) } else { used.eq(depth).named("is_full") };
     input.accept(if waits { !is_full } else { lit(1, 1) });
     let (fire, last) = (input.fire().named("fire"), input.beat.last);
+    let position = |name: &str, beats: u32| at_beat(m, name, fire, last, beats);
     // Received frames were cut to the longest one before.
-    let lost = given_up | if waits { too_long(cfg, tail - begin, &input.beat) } else { is_full };
+    let lost = match waits {
+        true => given_up | too_long(cfg, position("at_most", cfg.most_beats() - 1), &input.beat),
+        false => given_up | is_full,
+    };
     let lost = lost.named("lost");
     let good = input.outcome.eq(Outcome::Good.lit());
     let after = tail + 1;
@@ -108,7 +114,7 @@ pub fn store(
         Full::Passes(beats) => {
             assert!(beats > 0, "a frame that passes has a first beat");
             let begun = m.reg("begun", 1).reset(0);
-            let enough = (after - begin).ge(beats);
+            let enough = position("is_enough", beats - 1);
             m.when(fire, |m| m.set(&begun, !last & (begun | (enough & !lost))));
             begun
         }
@@ -118,10 +124,10 @@ pub fn store(
     let ends = last & (begun | (good & !lost));
     let keeps = !lost | (begun & last);
     ring.write(fire & keeps, tail.trunc(address), &Kept { beat: input.beat.clone(), cut: lost | !good });
+    let goes_on = (keeps & (ends | !last)).named("goes_on");
     m.when(fire, |m| {
         m.set(&given_up, lost & !last);
-        m.when(keeps & (ends | !last), |m| m.set(&tail, after))
-            .otherwise_when(!begun, |m| m.set(&tail, begin));
+        m.when(goes_on, |m| m.set(&tail, after)).otherwise_when(!begun, |m| m.set(&tail, begin));
         m.when(ends, |m| m.set(&begin, after));
     });
 
@@ -135,6 +141,10 @@ pub fn store(
     m.drive(&take, head.ne(until) & (!held | out.ready));
     m.set(&held, take | held & !out.ready);
     m.when(take, |m| m.set(&head, head + 1));
+    if waits {
+        m.set(&is_full, !take & (is_full | (fire & goes_on & used.eq(depth - 1))));
+        m.assert(is_full.eq(used.eq(depth)), "it is full where nothing is free");
+    }
 
     let done = m.reg_zero("done", &Done::of());
     let why = if waits { Outcome::Oversize } else { Outcome::Overflow };
@@ -147,9 +157,25 @@ pub fn store(
     Stored { out, cut, done }
 }
 
-/// With this beat behind `length` others the frame is longer than the longest.
-fn too_long(cfg: &MacConfig, length: Sig, beat: &Beat) -> Sig {
+/// High while the beat on offer has `beats` others of its frame before it, kept or not. Of a frame that is longer than the longest it may be high once more.
+fn at_beat(m: &Scope, name: &str, fire: Sig, last: Sig, beats: u32) -> Sig {
+    let here = m.reg(name, 1).reset(u64::from(beats == 0));
+    let next = match beats {
+        0 => lit(1, 0),
+        _ => {
+            let width = clog2(u64::from(beats) + 1);
+            let count = m.reg(&format!("{name}_count"), width).reset(0);
+            m.when(fire, |m| m.set(&count, m.mux(last, &lit(width, 0), &(count + 1))));
+            count.eq(beats - 1)
+        }
+    };
+    m.when(fire, |m| m.set(&here, m.mux(last, &lit(1, u64::from(beats == 0)), &next)));
+    here
+}
+
+/// With this beat, `at_most` where it is the last one that a frame may have, the frame is longer than the longest.
+fn too_long(cfg: &MacConfig, at_most: Sig, beat: &Beat) -> Sig {
     let most = cfg.most_empty();
     let fits = if most == 0 { lit(1, 1) } else { beat.empty.ge(most) };
-    length.eq(cfg.most_beats() - 1) & !(beat.last & fits)
+    at_most & !(beat.last & fits)
 }
