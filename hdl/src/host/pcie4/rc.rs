@@ -83,28 +83,31 @@ pub fn rc(m: &Scope, beat: Stream<Axis>) -> (Parts, Stream<Sig>) {
     let unit = m.reg("unit", 2).no_reset();
     let carry = m.reg("carry", BITS).no_reset();
     let spoiled = m.reg("spoiled", 1).reset(0);
-    // Of this beat: the packet under way has had its part; what is kept is to leave as a row; packets begun, and ended.
+    // Of this beat: the packet under way has its part yet to come, or has had it; what is kept is to leave as a row; packets begun, and ended.
+    let goes_on = m.reg("goes_on", 1).reset(0);
     let continued = m.reg("continued", 1).reset(0);
     let flushing = m.reg("flushing", 1).reset(0);
     let begun = m.reg("begun", 3).reset(0);
     let ended = m.reg("ended", 3).reset(0);
 
-    let goes_on = (open & !continued & !flushing).named("goes_on");
     let last_part = goes_on & eops.bit(0);
     // Its end lies behind the place up to which its row is filled.
     let full = cat(&[lit(2, 3), unit]);
     let spills = (last_part & ends[0].ge(full)).named("spills");
 
     // The next packet: it may share the cycle with the one under way, if it makes no row of its own.
-    let there = (sops.zext(8).bit_at(begun)).named("there");
+    let sops = sops.zext(8);
+    let there = (sops.bit_at(begun)).named("there");
     let place = m.select(begun.trunc(2), &places);
-    let end = ended + last_part.zext(3);
-    let whole = (there & eops.zext(8).bit_at(end)).named("whole");
+    let eops = eops.zext(8);
+    let ends_here = m.mux(last_part, &(eops >> 1).bit_at(ended), &eops.bit_at(ended));
+    let whole = (there & ends_here).named("whole");
     let begins = there & !flushing & (!goes_on | (!spills & !whole));
     let (head, has_data) = header(m.select(place, &beat.data.chunks(BITS / 4)).trunc(8 * rc::BYTES as u32));
 
-    let under_way = rotate(m, beat.data, unit);
-    let fresh = rotate(m, beat.data, place);
+    // What belongs to the row of this cycle, and what is kept for later ones: both may be of one packet.
+    let here = rotate(m, beat.data, goes_on.then(unit, place));
+    let kept = rotate(m, beat.data, begins.then(place, unit));
     // Place `i` is filled by what was kept where `i < 16 - r`.
     let below: Vec<Sig> = (0..WORDS)
         .map(|i| match (WORDS - 4).checked_sub(i) {
@@ -112,21 +115,22 @@ pub fn rc(m: &Scope, beat: Stream<Axis>) -> (Parts, Stream<Sig>) {
             None => lit(1, 0),
         })
         .collect();
-    let merged: Vec<Sig> = carry
+    let row: Vec<Sig> = carry
         .chunks(32)
         .iter()
-        .zip(under_way.chunks(32))
+        .zip(here.chunks(32))
         .zip(&below)
-        .map(|((kept, here), below)| below.then(*kept, here))
+        .map(|((carried, here), below)| (flushing | (goes_on & below)).then(*carried, here))
         .collect();
+    let row = cat(&row);
     let makes = flushing | goes_on | (begins & whole & has_data);
     let ends_row = flushing | (goes_on & last_part & !spills) | (!goes_on & !flushing);
-    let row = flushing.then(carry, goes_on.then(cat(&merged), fresh));
 
     let (heads, head_out) = m.later("heads", &bits(8 * completion::BYTES as u32));
     let (rows, row_out) = m.later("rows", &bits(BITS));
     let room = m.wire("room", 2);
-    let step = (beat.valid & (!makes | room.bit(0)) & (!begins | room.bit(1))).named("step");
+    // Also where only one of them comes: what is in them leaves without what comes later.
+    let step = (beat.valid & room.all()).named("step");
     let row = Stream::new(m, "row", step & makes, row);
     let head = Stream::new(m, "head", step & begins, head);
     // Both are registers of the FIFOs.
@@ -136,20 +140,24 @@ pub fn rc(m: &Scope, beat: Stream<Axis>) -> (Parts, Stream<Sig>) {
     row_out.connect(fifo(&m.label("row_fifo"), PLACES, row));
     head_out.connect(fifo(&m.label("head_fifo"), PLACES, head));
 
-    let begun_now = begun + begins.zext(3);
-    let more = spills | sops.zext(8).bit_at(begun_now);
+    // Packets begun are counted in two ways at once: whether one begins is known late.
+    let more = spills | m.mux(begins, &(sops >> 1).bit_at(begun), &sops.bit_at(begun));
     let leaves = step & !more;
     beat.accept(leaves);
     let stays_open = begins.then(!whole, open & !last_part).named("stays_open");
+    let now_continued = more & (continued | goes_on);
+    let counted = (begins & whole).named("counted");
     m.when(step, |m| {
         m.set(&open, stays_open);
-        m.set(&continued, more & (continued | goes_on));
+        m.set(&goes_on, stays_open & !now_continued & !spills);
+        m.set(&continued, now_continued);
         m.set(&flushing, spills);
-        m.set(&begun, more.repeat(3) & begun_now);
-        m.set(&ended, more.repeat(3) & (end + (begins & whole).zext(3)));
+        m.set(&begun, more.repeat(3) & begins.then(begun + 1, begun));
+        m.set(&ended, more.repeat(3) & (ended + last_part.zext(3) + counted.zext(3)));
         m.set(&spoiled, (stays_open | spills) & (spoils | (spoiled & !begins)));
         m.when(begins, |m| m.set(&unit, place));
-        m.set(&carry, begins.then(fresh, under_way));
+        m.set(&carry, kept);
     });
+    m.assert(goes_on.eq(open & !continued & !flushing), "the packet under way has its part once a beat");
     (Parts { head: heads, data: rows }, bad)
 }
