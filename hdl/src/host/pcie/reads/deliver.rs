@@ -59,8 +59,9 @@ pub fn deliver(
     };
     let ended = tables.ended.read_now(order.tag);
     let finished = (ended.phase.eq(order.phase) & !order.refused & time.valid).named("finished");
-    let age = (now - time.payload).named("age");
-    let expired = (time.valid & !order.refused & !finished & age.gt(PARTS)).named("expired");
+    // From a register, of the request whose time this is.
+    let aged = m.reg("aged", 1).reset(0);
+    let expired = (aged & time.valid & !order.refused & !finished).named("expired");
 
     // The request whose rows go out.
     let busy = m.reg("busy", 1).reset(0);
@@ -75,6 +76,8 @@ pub fn deliver(
     let loads = ((!busy | ends) & order.valid & (order.refused | finished | expired)).named("loads");
     order.accept((!busy | ends) & (order.refused | finished | expired));
     time.accept(loads & !order.refused);
+    let age = (now - time.payload).named("age");
+    m.set(&aged, time.valid & !time.ready & age.gt(PARTS));
     write(m, &tables.passed, sweep, loads & !order.refused, order.tag, &order.phase);
     m.when(step, |m| {
         m.set(&row, row + 1);

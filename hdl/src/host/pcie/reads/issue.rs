@@ -3,7 +3,7 @@
 //!
 //! Latency 2 from the chunk, one a cycle. A chunk waits while the next tag of the ring is in use, or the rows do not suffice.
 
-use super::{write, Asked, ReadTlp, Sizes, Sweep, Tables};
+use super::{write, Asked, ReadTlp, Sizes, Sweep, Tables, LOWER};
 use crate::host::pcie::send::{enables, header, Header};
 use crate::host::pcie::split::Chunk;
 use crate::host::pcie::writes::Taken;
@@ -92,7 +92,7 @@ pub fn issue(
     let refused = none & !free;
     let given = plan.gate(m, go);
     let (takes, asks) = (given.fire(), (given.fire() & !refused).named("asks"));
-    let asked = Asked { phase: !phase, row, address: given.address.trunc(12), length: given.length };
+    let asked = Asked { phase: !phase, row, at: given.address.trunc(LOWER), length: given.length };
     let rows = (given.rows.zext(count.max(row_count)) + 1).trunc(count);
     write(m, &tables.phases, sweep, asks, next, &!phase);
     write(m, &tables.asked, sweep, asks, next, &asked);

@@ -9,11 +9,11 @@
 //!
 //! One a cycle; two of a tag may come right behind each other.
 
-use super::{write, Progress, Sizes, Sweep, Tables};
+use super::{write, Progress, Sizes, Sweep, Tables, LOWER};
 use crate::fields::field;
 use crate::host::pcie::strip::Parts;
 use crate::stream::{fifo, fork, forward, realign, Realign, Realigned};
-use ferrowire_rtl::{bits, cat, lit, Bundle, Collision, Scope, Sig, Stream};
+use ferrowire_rtl::{cat, lit, Bundle, Collision, Scope, Sig, Stream};
 use ferrowire_spec::pcie::completion::{self, CompletionStatus};
 use ferrowire_spec::pcie::kind;
 
@@ -40,7 +40,8 @@ pub struct Judged {
     pub unexpected: Sig,
 }
 
-/// The fields that are looked at, and what follows from them alone.
+/// What a header says alone. `late` is of the completion of a read that was given up; all else where its byte count and address are those that are
+/// expected: then these follow from the header, and only that they are needs what is known of the read.
 #[derive(Clone, Bundle)]
 struct Head {
     /// A completion, for a tag that there is.
@@ -54,6 +55,15 @@ struct Head {
     /// Bytes that are still to come, these included.
     count: Sig,
     lower: Sig,
+    /// It is the last one of its read.
+    ends: Sig,
+    /// Its data is as long as it may be: to the end, or to a multiple of 64 bytes.
+    whole: Sig,
+    /// Bytes that are still to come behind it, and the place of the first of them.
+    rest: Sig,
+    after: Sig,
+    /// Rows that it has to itself.
+    rows: Sig,
 }
 
 impl Head {
@@ -67,15 +77,31 @@ impl Head {
             8 => lit(1, 1),
             width => (tag >> width).eq(0),
         };
+        let bytes = cat(&[lit(2, 0), length, length.eq(0)]);
+        let count = cat(&[count, count.eq(0)]);
+        let lower = of(&LOWER_ADDRESS);
+        // Bytes that the data has from the first one asked for on.
+        let useful = bytes - lower.trunc(2).zext(13);
+        // Double words in which all that is to come lies: more of them than there are, or as many.
+        let dwords = ((count + lower.trunc(2).zext(13) + 3) >> 2).trunc(11);
+        let given = bytes.slice(2, 11);
+        let ends = given.ge(dwords);
+        let after = (lower.zext(13) + useful).named("after");
+        let rows = (lower.trunc(s.lanes).zext(13) + useful) >> s.lanes;
         Head {
             sound: known & there & !of(&T8) & !of(&T9),
             tag: tag.trunc(s.tag),
             success: of(&STATUS).eq(CompletionStatus::Success.code()),
             has_data: of(&FMT).bit(1),
             poisoned: of(&EP),
-            bytes: cat(&[lit(2, 0), length, length.eq(0)]),
-            count: cat(&[count, count.eq(0)]),
-            lower: of(&LOWER_ADDRESS),
+            bytes,
+            count,
+            lower,
+            ends,
+            whole: given.eq(dwords) | (!ends & after.trunc(6).eq(0)),
+            rest: count - useful,
+            after: after.trunc(LOWER),
+            rows: if s.row > 13 { rows.zext(s.row) } else { rows.trunc(s.row) },
         }
     }
 }
@@ -98,54 +124,53 @@ pub fn judge(
     m.set(&held, header.fire() | (held & !judged.ready));
 
     let passes = judged.fire();
-    let written =
-        m.wire_of("progress_written", &Progress { phase: bits(1), failed: bits(1), received: bits(13) });
+    let written = m.wire_of("progress_written", &Progress::of(s));
     let wrote = m.wire("progress_write", 1);
     write(m, &tables.progress, sweep, wrote, head.tag, &written);
     let asked = tables.asked.read(m, header.fire(), header.tag, Collision::New);
     let before = tables.progress.read(m, header.fire(), header.tag, Collision::New);
 
-    // What is to come.
+    // What is to come: the place of its first byte, its row, and how much it is.
     let begun = before.phase.eq(asked.phase);
-    let received = begun.repeat(13) & before.received;
-    let at = (asked.address.zext(13) + received).named("at");
-    let left = (asked.length - received).named("left");
-    let skipped = at.trunc(2);
-    // Bytes that the data has from the first one asked for on.
-    let useful = head.bytes - skipped.zext(13);
-    let ends = useful.ge(left).named("ends");
-    let spare = (useful - left).lt(4);
-    let whole = (at.trunc(6) + useful.trunc(6)).eq(0);
+    let at = begun.then(before.at, asked.at).named("at");
+    let row = begun.then(before.row, asked.row).named("at_row");
+    let left = begun.then(before.left, asked.length).named("left");
+    let nothing_left = (begun & before.over).named("nothing_left");
     // A tag in use; one whose read was given up.
     let open = tables.ended.read_now(head.tag).phase.ne(asked.phase) & head.sound;
     let late = (open & tables.passed.read_now(head.tag).eq(asked.phase)).named("late");
     let alive = (open & !late).named("alive");
-    let same = head.count.eq(left) & head.lower.eq(at.trunc(7)) & left.ne(0);
-    let fits = head.success & head.has_data & same & m.mux(ends, &spare, &whole);
-    let fails = !head.success & left.ne(0);
-    // Of a late one its own numbers tell whether it is the last.
-    let last_of_late = !head.success | (head.bytes - head.lower.trunc(2).zext(13)).ge(head.count);
+    let same = head.count.eq(left) & head.lower.eq(at) & !nothing_left;
+    let fits = head.success & head.has_data & head.whole & same;
+    let fails = !head.success & !nothing_left;
     let belongs = (alive & fits).named("belongs");
-    let over = (alive & (fits & ends | fails)) | (late & last_of_late);
+    // Of a late one its own numbers tell whether it is the last.
+    let over = (alive & (fits & head.ends | fails)) | (late & (!head.success | head.ends));
     let failed = fails | late | head.poisoned | (begun & before.failed);
 
-    m.set_all(
-        &written,
-        &Progress { phase: asked.phase, failed, received: over.then(asked.length, received + useful) },
-    );
+    // What is written where it fits, or over; where it is over nobody looks at what is still to come.
+    let gone_on = Progress {
+        phase: asked.phase,
+        failed,
+        over: !head.success | head.ends,
+        row: row + head.rows,
+        at: head.after,
+        left: head.rest,
+    };
+    m.set_all(&written, &gone_on);
     m.drive(&wrote, passes & (belongs | over));
     let lanes = s.lanes;
     let step = judged.map(|head| Step {
         run: Realign {
             from_lane: lit(lanes, s.from_lane),
             // The first double word.
-            to_lane: cat(&[lit(2, 0), at.slice(2, lanes - 2)]),
+            to_lane: cat(&[lit(2, 0), head.lower.slice(2, lanes - 2)]),
             length: head.bytes,
             keep: lit(1, 0),
         },
         place: Place {
             valid: belongs,
-            row: asked.row + row_of(s, asked.address, at),
+            row,
             has_data: head.has_data,
             tag: head.tag,
             phase: asked.phase,
@@ -169,14 +194,4 @@ pub fn judge(
 struct Step {
     run: Realign,
     place: Place,
-}
-
-/// Rows between the one where the read begins and the one of `at`.
-fn row_of(s: Sizes, address: Sig, at: Sig) -> Sig {
-    let (from, to) = (address.slice(s.lanes, 12 - s.lanes), at.slice(s.lanes, 13 - s.lanes));
-    let between = to - from.zext(13 - s.lanes);
-    match s.row.cmp(&between.width()) {
-        std::cmp::Ordering::Less => between.trunc(s.row),
-        _ => between.zext(s.row),
-    }
 }

@@ -19,8 +19,8 @@
 //!
 //! | table | written by | says |
 //! |---|---|---|
-//! | `asked` | `issue` | phase, first row, address, length |
-//! | `progress` | `judge` | phase, bytes that have come, data was poisoned |
+//! | `asked` | `issue` | phase, first row, lower address, length |
+//! | `progress` | `judge` | phase, what is still to come and where, data was poisoned |
 //! | `ended` | `place` | phase, whether it failed: all is in the rows |
 //! | `spoiled` | `place` | something that has come means nothing |
 //! | `passed` | `deliver` | phase: delivered, or given up |
@@ -80,8 +80,8 @@ pub struct ReadTlp {
 struct Asked {
     phase: Sig,
     row: Sig,
-    /// Within 4 KiB.
-    address: Sig,
+    /// The lower bits of its address.
+    at: Sig,
     length: Sig,
 }
 
@@ -90,7 +90,23 @@ struct Asked {
 struct Progress {
     phase: Sig,
     failed: Sig,
-    received: Sig,
+    /// Nothing is to come; what follows means nothing then.
+    over: Sig,
+    /// Of the next byte that is to come: its row, and the lower bits of its address.
+    row: Sig,
+    at: Sig,
+    /// Bytes that are to come.
+    left: Sig,
+}
+
+/// Bits of an address that a completion repeats (PCIe 2.2.9).
+const LOWER: u32 = 7;
+
+impl Progress {
+    fn of(s: Sizes) -> Self {
+        let (phase, failed, over) = (bits(1), bits(1), bits(1));
+        Progress { phase, failed, over, row: bits(s.row), at: bits(LOWER), left: bits(13) }
+    }
 }
 
 /// How it ended.
@@ -147,8 +163,8 @@ struct Sweep {
 impl Tables {
     fn of(m: &Scope, s: Sizes) -> Self {
         let small = |name: &str| m.mem(name, s.tags, &bits(1)).style(Style::Distributed).build();
-        let asked = Asked { phase: bits(1), row: bits(s.row), address: bits(12), length: bits(13) };
-        let progress = Progress { phase: bits(1), failed: bits(1), received: bits(13) };
+        let asked = Asked { phase: bits(1), row: bits(s.row), at: bits(LOWER), length: bits(13) };
+        let progress = Progress::of(s);
         let ended = Ended { phase: bits(1), failed: bits(1) };
         Tables {
             phases: small("phases"),
