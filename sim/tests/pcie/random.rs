@@ -175,6 +175,8 @@ fn packets(cfg: &RnicConfig, code: u64) -> (u64, u64) {
     let mut rig = Rig::new(cfg, sizes);
     rig.set("pcie_max_payload", code);
     rig.set("pcie_max_read_request", code);
+    // What begins in the next cycle has them.
+    rig.run(1);
     rig.write(REGIONS[0], 4096);
     rig.read(REGIONS[1], 4096);
     rig.finish();

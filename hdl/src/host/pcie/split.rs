@@ -9,7 +9,7 @@
 //! fewest packets). A run lies within 4 KiB, of which every size is a part, so a chunk does, too.
 //!
 //! A chunk a cycle, latency 1; with the last chunk of a run the next run is taken: a path from the output's `ready` to the input's.
-//! A code that the standard reserves counts as 4,096 bytes. Reset forgets the run.
+//! A code that the standard reserves counts as 4,096 bytes. A run has the size that was set in the cycle before it came, to its end. Reset forgets the run.
 
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Scope, Sig, Stream};
 use ferrowire_spec::pcie;
@@ -66,7 +66,9 @@ pub fn split(m: &Scope, code: Sig, run: Stream<Run>) -> Stream<Chunk> {
 
     let masks: Vec<Sig> = (0..8).map(|code| lit(12, pcie::size(code).min(pcie::PAGE) - 1)).collect();
     let mask = m.delay("mask", &m.select(code, &masks));
-    let size = mask.zext(13) + 1;
+    // A run keeps to the size with which it began.
+    let own = m.reg("own_mask", 12).no_reset();
+    let size = own.zext(13) + 1;
     let chunk = Chunk { address: cat(&[at, page]), length, last: !over, relaxed };
     let out = Stream::new(m, "out", held, chunk);
 
@@ -85,11 +87,12 @@ pub fn split(m: &Scope, code: Sig, run: Stream<Run>) -> Stream<Chunk> {
         m.set(&page, run.address.slice(12, 52));
         m.set(&at, run.address.trunc(12));
         m.set(&relaxed, run.relaxed);
+        m.set(&own, mask);
         show(m, first);
     })
     .otherwise_when(out.fire(), |m| {
         m.set(&held, over);
-        m.set(&at, (at | mask) + 1);
+        m.set(&at, (at | own) + 1);
         show(m, next);
     });
     out
@@ -101,6 +104,41 @@ mod tests {
     use crate::testing::{drain, Random, Sink, Source};
     use ferrowire_rtl::{build, Sim};
     use rand::Rng;
+
+    #[test]
+    fn a_run_keeps_to_the_size_with_which_it_began() {
+        let netlist = build("top", |m| {
+            let run = m.stream_in("run", &Run::of());
+            m.stream_out("out", split(m, m.input("code", 3), run));
+        });
+        let netlist = netlist.unwrap();
+        for (before, after) in [(0u64, 3u64), (3, 0), (1, 5), (5, 1)] {
+            for cycles in 0..6 {
+                let mut sim = Sim::new(&netlist);
+                sim.set("code", before);
+                sim.set("out_ready", 1);
+                sim.reset();
+                for (name, value) in [("valid", 1), ("address", 0x7040), ("length", 0xf00)] {
+                    sim.set(&format!("run_{name}"), value);
+                }
+                assert_eq!(sim.get("run_ready"), 1);
+                let (mut at, mut taken) = (0x7040, 0);
+                for cycle in 0..60 {
+                    sim.set("run_valid", u64::from(cycle == 0));
+                    if cycle == cycles {
+                        sim.set("code", after);
+                    }
+                    if sim.get("out_valid") == 1 {
+                        let to = (0x7040 + 0xf00u64).min((at / (128 << before) + 1) * (128 << before));
+                        assert_eq!((sim.get("out_address"), sim.get("out_length")), (at, to - at));
+                        (at, taken) = (to, taken + sim.get("out_last"));
+                    }
+                    sim.tick();
+                }
+                assert_eq!((at, taken), (0x7f40, 1), "from {before} to {after} after {cycles} cycles");
+            }
+        }
+    }
 
     #[test]
     fn chunks_cover_the_run_and_end_at_the_boundary() {

@@ -195,6 +195,7 @@ pub fn target(
     // The next double word, those left, and the data from there on.
     let word = m.reg("word", 22).no_reset();
     let left = m.reg("left", 5).no_reset();
+    let (one_left, two_left) = (m.reg("one_left", 1).no_reset(), m.reg("two_left", 1).no_reset());
     let is_first = m.reg("is_first", 1).no_reset();
     let data = m.reg("data", 8 * DATA).no_reset();
     let stamp = m.reg("stamp", COUNT).no_reset();
@@ -203,6 +204,8 @@ pub fn target(
         m.set_all(&job, &seen);
         m.set(&word, seen.address);
         m.set(&left, seen.words);
+        m.set(&one_left, seen.words.eq(1));
+        m.set(&two_left, seen.words.eq(2));
         m.set(&is_first, 1);
         m.set(&index, 0);
         m.set(&data, long.then(whole.slice(8 * HEADER, 8 * DATA), whole.slice(8 * (HEADER - 4), 8 * DATA)));
@@ -214,9 +217,9 @@ pub fn target(
     let refused = looks & !works & !message;
 
     // A double word, or two of them where both are whole.
-    let here = is_first.then(job.first_be, left.eq(1).then(job.last_be, lit(4, 0xf)));
-    let next = left.eq(2).then(job.last_be, lit(4, 0xf));
-    let wide = (!word.bit(0) & left.gt(1) & here.all() & next.all()).named("wide");
+    let here = is_first.then(job.first_be, one_left.then(job.last_be, lit(4, 0xf)));
+    let next = two_left.then(job.last_be, lit(4, 0xf));
+    let wide = (!word.bit(0) & !one_left & here.all() & next.all()).named("wide");
     let nothing = here.eq(0).named("nothing");
     let part = (job.write & !here.all() & !nothing).named("part");
     let (accessing, merging) = (state.is(State::Access), state.is(State::Merge));
@@ -245,10 +248,13 @@ pub fn target(
         m.set(&state, State::Merge);
     });
     let step = wide.then(lit(5, 2), lit(5, 1));
-    let over = left.eq(step);
+    let over = wide.then(two_left, one_left);
+    m.assert(state.is(State::Take) | looks | one_left.eq(left.eq(1)) & two_left.eq(left.eq(2)), "words left");
     m.when(passes, |m| {
         m.set(&word, word + step.zext(22));
         m.set(&left, left - step);
+        m.set(&one_left, wide.then(left.eq(3), left.eq(2)));
+        m.set(&two_left, wide.then(left.eq(4), left.eq(3)));
         m.set(&is_first, 0);
         m.set(&index, index + step.trunc(4));
         m.set(&data, wide.then(data >> 64, data >> 32));
@@ -257,15 +263,15 @@ pub fn target(
             .otherwise_when(job.write, |m| m.set(&state, State::Take))
             .otherwise(|m| m.set(&state, State::Answer));
     });
-    // What was read, by its place in the request.
-    let zero = nothing | !answered;
+    // What was read, by its place in the request. What it is before its word is over does not matter.
+    let reads = ((accessing | state.is(State::Wait)) & !job.write).named("reads");
     let words: Vec<Sig> = (0..WORDS)
         .map(|i| {
             let got = m.reg(&format!("got{i}"), 32).no_reset();
             let high = wide & index.eq(lit(4, i) - 1);
             let value = high.then(response.data.slice(32, 32), response.data.trunc(32));
-            m.when(passes & !job.write & (index.eq(i) | high), |m| {
-                m.set(&got, (!zero).repeat(32) & value);
+            m.when(reads & (index.eq(i) | high), |m| {
+                m.set(&got, (!nothing).repeat(32) & value);
             });
             got
         })
