@@ -6,8 +6,11 @@ use ferrowire_rtl::{Bits, Sim};
 use ferrowire_spec::pcie::pcie4::{cq, CqUser, RcDescriptor, RcUser};
 
 fn engine_sim() -> Sim {
-    let cfg = RnicConfig::named("pcie4-64b").unwrap();
-    let mut sim = Sim::new(&engine(&cfg).unwrap());
+    sim_of(&RnicConfig::named("pcie4-64b").unwrap())
+}
+
+fn sim_of(cfg: &RnicConfig) -> Sim {
+    let mut sim = Sim::new(&engine(cfg).unwrap());
     for (name, value) in [("bus_master", 1), ("extended_tags", 1), ("max_read_request", 5)] {
         sim.set(&format!("pcie_{name}"), value);
     }
@@ -202,4 +205,107 @@ fn no_more_reads_leave_than_there_are_credits_however_late_these_are_told() {
             assert_eq!(left, credits, "a stall of {stall}");
         }
     }
+}
+
+/// A read whose time is over says nothing of the one behind it, which left later.
+#[test]
+fn a_read_has_its_own_time_even_where_the_one_before_it_is_given_up() {
+    for apart in [40, 100, 200] {
+        let cfg = RnicConfig { pcie_timeout_us: 1, ..RnicConfig::named("pcie4-64b").unwrap() };
+        let mut sim = sim_of(&cfg);
+        request(&mut sim, "read");
+        (0..apart - 1).for_each(|_| sim.tick());
+        request(&mut sim, "read");
+        let mut over = Vec::new();
+        for cycle in 0..1000 {
+            if sim.get("events_timeout") == 1 {
+                over.push(cycle);
+            }
+            sim.tick();
+        }
+        let [first, second] = over[..] else { panic!("{over:?}") };
+        // Time is counted in sixteenths of 250 cycles.
+        assert!((second - first - apart as i32).abs() <= 16, "{apart} cycles apart: {over:?}");
+    }
+}
+
+/// Completions of one read right behind each other, and such as do not fit between them: what is expected follows each one at once.
+#[test]
+fn completions_of_a_read_right_behind_each_other_each_count() {
+    // Of a read of 192 bytes from 60 bytes into a row: place and length of the pieces, and whether they are wrong by count or by address.
+    let good = [(60u16, 4u16, 0, 0), (64, 64, 0, 0), (128, 64, 0, 0), (192, 60, 0, 0)];
+    for (at, count, lower) in [(9, 0, 0), (1, 4, 0), (2, 0, 4), (3, 64, 0), (3, 0, 64), (4, 0, 0)] {
+        let mut sim = engine_sim();
+        for (name, value) in [("valid", 1), ("address", 0x1000 + 60), ("length", 192)] {
+            sim.set(&format!("read_{name}"), value);
+        }
+        sim.tick();
+        sim.set("read_valid", 0);
+        (0..30).for_each(|_| sim.tick());
+        let mut pieces = good.to_vec();
+        if at <= good.len() {
+            // After the last one all has come, and nothing is expected.
+            let (place, length, ..) = good[at.min(good.len() - 1)];
+            pieces.insert(at, (place, length, count, lower));
+        }
+        let (mut unexpected, mut rows, mut errors) = (0, 0, 0);
+        let mut pieces = pieces.iter().peekable();
+        for _ in 0..200 {
+            sim.set("rc_valid", u64::from(pieces.peek().is_some()));
+            if let Some((place, length, count, lower)) = pieces.peek() {
+                let descriptor = RcDescriptor {
+                    dwords: length / 4,
+                    byte_count: 252 - place + count,
+                    lower_address: place + lower & 127,
+                    ..Default::default()
+                };
+                // In a beat of its own where it is short; a row needs a second one.
+                let mut data = [0; 2 * BEAT];
+                descriptor.emit(&mut data).unwrap();
+                data[12..12 + usize::from(*length)].fill(*place as u8);
+                let words = 3 + length / 4;
+                for part in 0..words.div_ceil(16) {
+                    let ends = words <= 16 * (part + 1);
+                    let user = RcUser {
+                        is_sop: u8::from(part == 0),
+                        is_eop: u8::from(ends),
+                        eop0_ptr: if ends { ((words - 1) % 16) as u8 } else { 0 },
+                        ..Default::default()
+                    };
+                    sim.set_bits(
+                        "rc_data",
+                        &Bits::from_bytes(BITS, &data[usize::from(part) * BEAT..][..BEAT]),
+                    );
+                    let user = user.to_bytes().unwrap();
+                    sim.set_bits("rc_user", &Bits::from_bytes(wires(&rc_user::LAYOUT), &user));
+                    while sim.get("rc_ready") == 0 {
+                        unexpected += sim.get("events_unexpected");
+                        (rows, errors) = of_data(&mut sim, rows, errors);
+                        sim.tick();
+                    }
+                    unexpected += sim.get("events_unexpected");
+                    (rows, errors) = of_data(&mut sim, rows, errors);
+                    sim.tick();
+                }
+                pieces.next();
+                continue;
+            }
+            unexpected += sim.get("events_unexpected");
+            (rows, errors) = of_data(&mut sim, rows, errors);
+            sim.tick();
+        }
+        let wrong = u64::from(at <= good.len());
+        assert_eq!((unexpected, rows, errors), (wrong, 4, 0), "{at}: {count} and {lower} too much");
+    }
+}
+
+/// Rows that came, and those with an error, and this cycle's. Each has what its completion brought.
+fn of_data(sim: &mut Sim, rows: u64, errors: u64) -> (u64, u64) {
+    if sim.get("data_valid") == 0 {
+        return (rows, errors);
+    }
+    let lanes = sim.get_bits("data_data").to_bytes();
+    let (lane, value) = [(60, 60), (0, 64), (0, 128), (0, 192)][rows as usize];
+    assert_eq!(lanes[lane], value, "row {rows}");
+    (rows + 1, errors + sim.get("data_error"))
 }
