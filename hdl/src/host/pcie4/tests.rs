@@ -299,6 +299,40 @@ fn completions_of_a_read_right_behind_each_other_each_count() {
     }
 }
 
+/// After a read was aborted nothing of it is expected, even right behind the abort.
+#[test]
+fn what_comes_right_behind_an_abort_is_nobodys() {
+    for again in [true, false] {
+        let mut sim = engine_sim();
+        request(&mut sim, "read");
+        (0..30).for_each(|_| sim.tick());
+        let (mut unexpected, mut errors, mut rows) = (0, 0, 0);
+        for cycle in 0..100 {
+            let aborted = cycle == 0 || again;
+            let descriptor = RcDescriptor {
+                dwords: u16::from(!aborted),
+                byte_count: if aborted { 4 } else { 0 },
+                status: if aborted { 4 } else { 0 },
+                ..Default::default()
+            };
+            let mut data = [0; BEAT];
+            descriptor.emit(&mut data).unwrap();
+            let user =
+                RcUser { is_sop: 1, is_eop: 1, eop0_ptr: if aborted { 2 } else { 3 }, ..Default::default() };
+            sim.set_bits("rc_data", &Bits::from_bytes(BITS, &data));
+            let user = user.to_bytes().unwrap();
+            sim.set_bits("rc_user", &Bits::from_bytes(wires(&rc_user::LAYOUT), &user));
+            sim.set("rc_valid", u64::from(cycle < 2));
+            assert!(cycle > 1 || sim.get("rc_ready") == 1);
+            unexpected += sim.get("events_unexpected");
+            rows += sim.get("data_valid");
+            errors += sim.get("data_valid") & sim.get("data_error");
+            sim.tick();
+        }
+        assert_eq!((unexpected, rows, errors), (1, 1, 1), "again: {again}");
+    }
+}
+
 /// Rows that came, and those with an error, and this cycle's. Each has what its completion brought.
 fn of_data(sim: &mut Sim, rows: u64, errors: u64) -> (u64, u64) {
     if sim.get("data_valid") == 0 {
