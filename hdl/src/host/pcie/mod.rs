@@ -226,9 +226,22 @@ pub(super) fn core(
     let written = writes::writes(m, cfg, settings.clone(), write);
 
     let (parts, bad) = completions;
-    let reads =
-        reads::reads(m, cfg, settings.clone(), host.read, taken.clone(), parts, bad, read_leaves, returned);
-    let sent = send::send(m, cfg, settings.bus_master, quiesce.drops, credits, reads.requests, written);
+    let passed = m.wire("writes_passed", writes::COUNT);
+    let reads = reads::reads(
+        m,
+        cfg,
+        settings.clone(),
+        host.read,
+        taken.clone(),
+        passed,
+        parts,
+        bad,
+        read_leaves,
+        returned,
+    );
+    let sent =
+        send::send(m, cfg, settings.bus_master, quiesce.drops, credits, reads.requests, reads.clear, written);
+    m.drive(&passed, sent.passed);
     // No path from what judges completions to the reads that leave.
     returns.connect(half(&m.label("returned"), sent.returned));
     let idle = (departed.eq(taken.count) & !waits).named("is_idle");

@@ -127,6 +127,8 @@ pub struct Sent {
     pub departed: Departed,
     /// Tags of reads that were thrown away.
     pub returned: Stream<Sig>,
+    /// Writes of the card that no read passes any more, free-running.
+    pub passed: Sig,
 }
 
 /// Beats of a header that no data follows.
@@ -201,6 +203,8 @@ fn count_owing(m: &Scope, begins: Sig, leaves: Sig) -> Sig {
 }
 
 /// Sends requests. `credits`: for so many reads, as a hard block tells; or nobody holds up writes behind a read.
+/// `clear`: the writes before the read on offer have passed.
+#[allow(clippy::too_many_arguments)]
 #[module]
 pub fn send(
     m: &Scope,
@@ -209,6 +213,7 @@ pub fn send(
     drops: Sig,
     credits: Option<Sig>,
     reads: Stream<ReadTlp>,
+    clear: Sig,
     writes: Stream<RequestBeat>,
 ) -> Sent {
     let counter = |name: &str| m.reg(name, super::writes::COUNT).reset(0);
@@ -220,12 +225,10 @@ pub fn send(
     let busy = m.wire("rq_busy", 1);
     let may = [within_read, within_write].map(|within| drops & !within);
     let Dropped { reads, writes, returned, write: dropped } = drop_requests(m, reads, writes, may, !busy);
-    // The writes before it have passed: the difference is not negative.
-    let behind = (passed - reads.behind.count).msb();
     // Reads that have begun and are not taken off the credits yet.
     let credits = credits.map(|credits| (m.delay("credits", &credits), m.wire("owing", CREDITS + 1)));
     let credit = credits.map_or(lit(1, 1), |(credits, owing)| credits.zext(CREDITS + 1).gt(owing));
-    let read = bare(m, cfg.beat_bytes, reads).gate(m, within_read | (master & !behind & credit));
+    let read = bare(m, cfg.beat_bytes, reads).gate(m, within_read | (master & clear & credit));
     let write = writes.gate(m, within_write | master);
     m.when(read.fire(), |m| m.set(&within_read, !read.last));
     m.when(write.fire(), |m| m.set(&within_write, !write.beat.last));
@@ -256,5 +259,5 @@ pub fn send(
         m.drive(&owing, count_owing(m, begins_one, read_leaves));
     }
     let read = read_leaves | returned.fire();
-    Sent { rq, departed: Departed { read, writes: departed, dropped }, returned }
+    Sent { rq, departed: Departed { read, writes: departed, dropped }, returned, passed }
 }

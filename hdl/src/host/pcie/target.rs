@@ -196,7 +196,8 @@ pub fn target(
     let word = m.reg("word", 22).no_reset();
     let left = m.reg("left", 5).no_reset();
     let (one_left, two_left) = (m.reg("one_left", 1).no_reset(), m.reg("two_left", 1).no_reset());
-    let is_first = m.reg("is_first", 1).no_reset();
+    // Bytes of the next one.
+    let here = m.reg("here", 4).no_reset();
     let data = m.reg("data", 8 * DATA).no_reset();
     let stamp = m.reg("stamp", COUNT).no_reset();
     let index = m.reg("index", 4).no_reset();
@@ -206,7 +207,7 @@ pub fn target(
         m.set(&left, seen.words);
         m.set(&one_left, seen.words.eq(1));
         m.set(&two_left, seen.words.eq(2));
-        m.set(&is_first, 1);
+        m.set(&here, seen.first_be);
         m.set(&index, 0);
         m.set(&data, long.then(whole.slice(8 * HEADER, 8 * DATA), whole.slice(8 * (HEADER - 4), 8 * DATA)));
         m.set(&stamp, taken.count);
@@ -217,7 +218,6 @@ pub fn target(
     let refused = looks & !works & !message;
 
     // A double word, or two of them where both are whole.
-    let here = is_first.then(job.first_be, one_left.then(job.last_be, lit(4, 0xf)));
     let next = two_left.then(job.last_be, lit(4, 0xf));
     let wide = (!word.bit(0) & !one_left & here.all() & next.all()).named("wide");
     let nothing = here.eq(0).named("nothing");
@@ -253,9 +253,10 @@ pub fn target(
     m.when(passes, |m| {
         m.set(&word, word + step.zext(22));
         m.set(&left, left - step);
-        m.set(&one_left, wide.then(left.eq(3), left.eq(2)));
+        let one = wide.then(left.eq(3), two_left);
+        m.set(&one_left, one);
         m.set(&two_left, wide.then(left.eq(4), left.eq(3)));
-        m.set(&is_first, 0);
+        m.set(&here, one.then(job.last_be, lit(4, 0xf)));
         m.set(&index, index + step.trunc(4));
         m.set(&data, wide.then(data >> 64, data >> 32));
         m.set(&stamp, taken.count);

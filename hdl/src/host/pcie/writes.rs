@@ -158,7 +158,8 @@ fn merge(
     let alone = packet.long.then(alone(HEADER), alone(HEADER - 4));
     let at = m.reg("at", 2).reset(0);
     let data_on = m.reg("data_on", 1).reset(0);
-    let in_header = (!data_on & at.ne(alone)).named("in_header");
+    // A wide beat has data behind the header.
+    let in_header = if bytes > HEADER { lit(1, 0) } else { (!data_on & at.ne(alone)).named("in_header") };
     let parts = packet.header.zext(8 * bytes * beats).chunks(8 * bytes);
     let head = m.select(at.trunc(clog2(u64::from(beats)).max(1)), &parts);
     let data = (data_on.then(lit(head.width(), 0), head)) | ((!in_header).repeat(8 * bytes) & rows.data);

@@ -343,3 +343,29 @@ fn of_data(sim: &mut Sim, rows: u64, errors: u64) -> (u64, u64) {
     assert_eq!(lanes[lane], value, "row {rows}");
     (rows + 1, errors + sim.get("data_error"))
 }
+
+/// A read that has waited behind one that needs no write waits for its own writes.
+#[test]
+fn a_read_behind_another_one_waits_for_the_writes_before_it() {
+    for gap in 0..16 {
+        let mut sim = engine_sim();
+        sim.set("tfc_nph_av", 0);
+        (0..5).for_each(|_| sim.tick());
+        request(&mut sim, "read");
+        (0..20).for_each(|_| sim.tick());
+        let mut seen = Vec::new();
+        for cycle in 0..80 {
+            sim.set("tfc_nph_av", if cycle < gap { 0 } else { 15 });
+            sim.set("write_address", 0x1000);
+            for (name, value) in [("length", 4), ("strobe", 15), ("last", 1)] {
+                sim.set(&format!("write_{name}"), value);
+            }
+            for (stream, at) in [("write", 3), ("read", 4)] {
+                sim.set(&format!("{stream}_valid"), u64::from(cycle == at));
+            }
+            seen.extend(passes(&mut sim));
+            sim.tick();
+        }
+        assert_eq!((seen.len(), seen[2]), (3, true), "credits after {gap} cycles: {seen:?}");
+    }
+}

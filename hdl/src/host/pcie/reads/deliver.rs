@@ -78,7 +78,17 @@ pub fn deliver(
     time.accept(loads & !order.refused);
     let age = (now - time.payload).named("age");
     m.set(&aged, time.valid & !time.ready & age.gt(PARTS));
-    write(m, &tables.passed, sweep, loads & !order.refused, order.tag, &order.phase);
+    // A cycle later: what comes of it until then is put into its rows, as what came just before.
+    let gone = m.reg("gone", 1).reset(0);
+    m.set(&gone, time.ready & time.valid);
+    write(
+        m,
+        &tables.passed,
+        sweep,
+        gone,
+        m.delay("gone_tag", &order.tag),
+        &m.delay("gone_phase", &order.phase),
+    );
     m.when(step, |m| {
         m.set(&row, row + 1);
         m.set(&left, left - 1);

@@ -36,6 +36,8 @@ struct Plan {
 
 pub struct Issued {
     pub requests: Stream<ReadTlp>,
+    /// Of the request on offer: the writes before it have passed.
+    pub clear: Sig,
     pub order: Stream<Order>,
 }
 
@@ -48,6 +50,7 @@ pub fn issue(
     settings: &PcieSettings,
     chunks: Stream<Chunk>,
     behind: Taken,
+    passed_writes: Sig,
     freed: Sig,
 ) -> Issued {
     let row_count = 13 - s.lanes;
@@ -120,13 +123,21 @@ pub fn issue(
         let order = Order { tag: next, phase: !phase, rows: plan.rows, last: plan.last, refused };
         Both { tlp: ReadTlp { header, long, behind: plan.behind.clone() }, order }
     });
+    // Whether it must wait is compared while it goes into a register, and then until it need not: what has passed has passed.
+    let comes = (both.fire(), both.tlp.behind.count);
     // From here on an offer stays: whether a tag is free may change before it is taken.
-    let mut parts = fork(m, 2, forward(&m.label("given"), both)).into_iter();
+    let given = forward(&m.label("given"), both);
+    let clear = m.reg("is_clear", 1).reset(0);
+    let before = |count: Sig| !(passed_writes - count).msb();
+    m.set(&clear, m.mux(comes.0, &before(comes.1), &(clear | before(given.tlp.behind.count))));
+    m.assert(!given.valid | !clear | before(given.tlp.behind.count), "no read is clear before its writes");
+    let mut parts = fork(m, 2, given).into_iter();
     let mut part = || parts.next().expect("two parts");
     let (requests, order) = (part(), part());
     let nothing = requests.order.refused;
     Issued {
         requests: requests.discard_if(m, nothing).map(|both| both.tlp.clone()),
+        clear,
         order: order.map(|both| both.order.clone()),
     }
 }

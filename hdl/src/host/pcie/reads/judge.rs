@@ -12,7 +12,7 @@
 use super::{write, Progress, Sizes, Sweep, Tables, LOWER};
 use crate::fields::field;
 use crate::host::pcie::strip::Parts;
-use crate::stream::{fifo, fork, forward, realign, Realign, Realigned};
+use crate::stream::{catch, fifo, fork, forward, realign, Realign, Realigned};
 use ferrowire_rtl::{cat, lit, Bundle, Collision, Scope, Sig, Stream};
 use ferrowire_spec::pcie::completion::{self, CompletionStatus};
 use ferrowire_spec::pcie::kind;
@@ -186,7 +186,9 @@ pub fn judge(
     let nothing = !run.place.has_data;
     // Data waits here while its header is judged, and not the packets behind it.
     let data = fifo(&m.label("data"), WAITING, parts.data);
-    let aligned = realign(m, run.discard_if(m, nothing).map(|step| step.run.clone()), data);
+    // No path from the rotator to who has completions to judge.
+    let run = catch(&m.label("run"), run.discard_if(m, nothing).map(|step| step.run.clone()));
+    let aligned = realign(m, run, data);
     (aligned, Judged { places: part().map(|step| step.place.clone()), unexpected })
 }
 

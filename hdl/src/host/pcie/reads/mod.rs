@@ -189,6 +189,8 @@ fn write<T: Bundle>(m: &Scope, table: &Mem<T>, sweep: &Sweep, enable: Sig, tag: 
 pub struct Reads {
     /// Requests for the wire.
     pub requests: Stream<ReadTlp>,
+    /// Of the one on offer: the writes taken before it have passed.
+    pub clear: Sig,
     /// What was read.
     pub data: Stream<DmaReadData>,
     /// A completion fits nothing that was asked.
@@ -205,7 +207,7 @@ fn refusal(tag: Sig) -> Sig {
     assemble(&LAYOUT, &[(FMT, kind.slice(5, 3)), (TYPE, kind.trunc(5)), (STATUS, status), (TAG, tag)])
 }
 
-/// Reads host memory. `departed`: a request leaves in this cycle; `returned`: tags of those that were thrown away instead.
+/// Reads host memory. `passed`: writes that no read passes any more, free-running; `departed`: a request leaves in this cycle; `returned`: tags of those that were thrown away instead.
 #[allow(clippy::too_many_arguments)]
 #[module]
 pub fn reads(
@@ -214,6 +216,7 @@ pub fn reads(
     settings: PcieSettings,
     request: Stream<DmaReadRequest>,
     taken: Taken,
+    passed: Sig,
     completion: Parts,
     bad: Stream<Sig>,
     departed: Sig,
@@ -234,7 +237,7 @@ pub fn reads(
     let chunks = split(m, settings.max_read_request, runs);
     m.discard(&chunks.relaxed);
     let freed = m.wire("freed", 1);
-    let issued = issue::issue(m, s, &tables, &sweep, &settings, chunks, behind, freed);
+    let issued = issue::issue(m, s, &tables, &sweep, &settings, chunks, behind, passed, freed);
     let heads = vec![completion.head, returned.map(|tag| refusal(*tag))];
     let head = arbiter_held(&m.label("heads"), &|_: &Sig| lit(1, 1), heads);
     let completion = Parts { head, data: completion.data };
@@ -243,5 +246,11 @@ pub fn reads(
     place::place(m, s, &tables, &sweep, aligned, places.places, bad);
     let delivered = deliver::deliver(m, cfg, s, &tables, &sweep, issued.order, departed);
     m.drive(&freed, delivered.freed);
-    Reads { requests: issued.requests, data: delivered.data, unexpected, timeout: delivered.timeout }
+    Reads {
+        requests: issued.requests,
+        clear: issued.clear,
+        data: delivered.data,
+        unexpected,
+        timeout: delivered.timeout,
+    }
 }
