@@ -62,7 +62,8 @@ pub fn memory(
 ) -> Memory {
     let entry = m.wire_of("entry", &KeyEntry::of(cfg));
     let Tables { keys, pages, domains, states } = &tables;
-    let writes = cat(&[keys.enable, pages.enable, domains.enable, states.enable]);
+    let by_command = keys.enable;
+    let writes = cat(&[by_command, pages.enable, domains.enable, states.enable]);
     // Lives are numbered over all QPs.
     let states = tables.states;
     let ends = states.enable & states.entry.eq(QpState::Reset.code());
@@ -80,9 +81,11 @@ pub fn memory(
     };
     let questions = questions.into_iter().enumerate().map(asked).collect();
     let operated = operate(m, cfg, tables.domains, lives.clone(), tables.keys, entry.clone(), operations);
-    let translated = translate(m, cfg, questions, operated.write, lives, tables.pages, operated.read);
-    m.set_all(&entry, &translated.entry);
     let changed = m.reg("changed", 1).reset(1);
     m.set(&changed, operated.busy | writes.any());
+    let by_operation = operated.write.enable & !by_command;
+    m.assert(!by_operation | changed, "an operation is told of before it writes");
+    let translated = translate(m, cfg, questions, operated.write, lives, tables.pages, operated.read);
+    m.set_all(&entry, &translated.entry);
     Memory { answers: translated.answers, done: operated.done, changed }
 }

@@ -222,6 +222,7 @@ impl Bench {
             // What a cycle brings, seen behind its edge.
             m.output("answer", &m.delay("answered", &out.answers[0]));
             m.output("other_answer", &out.answers[1]);
+            m.output("changed", &out.changed);
             for (i, done) in out.done.iter().enumerate() {
                 m.output(&format!("done{i}"), &m.delay(&format!("done_{i}"), done));
             }
