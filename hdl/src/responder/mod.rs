@@ -9,6 +9,8 @@
 //!       shared: what is left of the shared receive queues
 //! ```
 //!
+//! `known` keeps where in memory the newest READ begins, for the reply engine.
+//!
 //! Who rings a receive queue's doorbell for more than it holds, or for less than before, has overrun it (`overruns`): `receive` asks `flush`
 //! and `shared`, which know how far each queue is.
 //!

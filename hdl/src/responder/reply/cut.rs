@@ -12,6 +12,8 @@
 //! packet at a time. A QP stands in the line once, for `listed` says that it is there or has the turn; what wakes it
 //! meanwhile is remembered.
 //!
+//! Where no QP has the turn or stands in the line, a new entry has its turn in the cycle in which it comes.
+//!
 //! What is kept of a READ between turns is the number of its packets: address and length follow from it and the path MTU.
 //!
 //! A READ behind an atomic of its QP waits until that one is finished: it must see what the atomic wrote. The QP leaves the

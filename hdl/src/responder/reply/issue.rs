@@ -13,6 +13,8 @@
 //! on as such, without a read of host memory: what it means for the QP is decided where packets leave. Candidates
 //! that need no memory go the same way, to keep the order.
 //!
+//! The first response of a READ is not asked for if [`known`](crate::responder::known()) has its address: the answer comes from there in the next cycle.
+//!
 //! One candidate a cycle, two where it lies on two pages; lookups run ahead of decisions. A decision waits until all its
 //! takers have room and the payload buffer can hold the largest packet: read data is never held up. An answer that is waited for is decided on in the
 //! cycle in which it comes.

@@ -27,7 +27,7 @@
 //! of a QP's life, is found there.
 //!
 //! READ (IBTA volume 1, 9.7.5.1.4): one path MTU a packet, FIRST, MIDDLE, LAST, or ONLY. Each packet is looked up when it
-//! is its turn; a key that has been taken back meanwhile ends the QP with NAK 0x62 at the packet's PSN, a failed read of
+//! is its turn, but for the first of a READ whose own lookup is remembered; a key that has been taken back meanwhile ends the QP with NAK 0x62 at the packet's PSN, a failed read of
 //! host memory with 0x63. Atomics (9.7.5.1.5): see `atomic`. A READ behind an atomic of its QP waits until that has written.
 //!
 //! ACKs (9.7.5.1.2 and 9.7.5.1.3): one that has something of its QP before it waits, and a newer one takes its place. A new
@@ -40,8 +40,8 @@
 //! sequence NAK, which waits here like an ACK. Repetitions have places of their own, and are dropped where there is none, as the wire might have. So nobody waits for a place, and what
 //! waits for the wire or for host memory waits for nothing else.
 //!
-//! An ACK that passes is out 5 cycles after its reply, a READ response 14 cycles and the host's latency, a cycle after the
-//! first beat of its payload. READs of 64 bytes: one in 3 cycles, of one QP or of many; a response of `n` beats in `n`
+//! An ACK that passes is out 5 cycles after its reply, a READ response 13 cycles and the host's latency, 8 of a READ that
+//! came alone (see [`known`](super::known)), a cycle after the first beat of its payload. READs of 64 bytes: one in 3 cycles, of one QP or of many; a response of `n` beats in `n`
 //! cycles. Atomics: one in 8 cycles, 9 of many QPs, whatever the host's latency between read and write, on one address or on
 //! many. Reset: tables are swept, one QP a cycle; what comes meanwhile waits.
 
