@@ -226,14 +226,14 @@ pub(super) fn core(
     let written = writes::writes(m, cfg, settings.clone(), write);
 
     let (parts, bad) = completions;
-    let passed = m.wire("writes_passed", writes::COUNT);
+    let passed = m.wire_of("writes_passed", &writes::Passed::of());
     let reads = reads::reads(
         m,
         cfg,
         settings.clone(),
         host.read,
         taken.clone(),
-        passed,
+        passed.clone(),
         parts,
         bad,
         read_leaves,
@@ -241,7 +241,8 @@ pub(super) fn core(
     );
     let sent =
         send::send(m, cfg, settings.bus_master, quiesce.drops, credits, reads.requests, reads.clear, written);
-    m.drive(&passed, sent.passed);
+    m.drive(&passed.count, sent.passed.count);
+    m.drive(&passed.more, sent.passed.more);
     // No path from what judges completions to the reads that leave.
     returns.connect(half(&m.label("returned"), sent.returned));
     let idle = (departed.eq(taken.count) & !waits).named("is_idle");

@@ -18,6 +18,7 @@
 //! the tag comes back, with which nobody was asked.
 
 use super::reads::ReadTlp;
+use super::writes::Passed;
 use crate::config::RnicConfig;
 use crate::fields::{assemble, field};
 use crate::stream::{lanes_from, skid, Beat};
@@ -127,8 +128,8 @@ pub struct Sent {
     pub departed: Departed,
     /// Tags of reads that were thrown away.
     pub returned: Stream<Sig>,
-    /// Writes of the card that no read passes any more, free-running.
-    pub passed: Sig,
+    /// Writes of the card that no read passes any more.
+    pub passed: Passed,
 }
 
 /// Beats of a header that no data follows.
@@ -259,5 +260,10 @@ pub fn send(
         m.drive(&owing, count_owing(m, begins_one, read_leaves));
     }
     let read = read_leaves | returned.fire();
-    Sent { rq, departed: Departed { read, writes: departed, dropped }, returned, passed }
+    Sent {
+        rq,
+        departed: Departed { read, writes: departed, dropped },
+        returned,
+        passed: Passed { count: passed, more: passes },
+    }
 }

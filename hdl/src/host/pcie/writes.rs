@@ -20,7 +20,7 @@ use crate::config::RnicConfig;
 use crate::host::dma::Order;
 use crate::stream::{catch, deep_fifo, fifo, fork, forward, realign, Beat, Realign, Realigned};
 use crate::types::DmaWrite;
-use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Scope, Sig, Stream};
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Scope, Sig, Stream};
 
 /// Bits of a count of writes. Less than half of what they count is under way: the store holds 128 packets at most, some ten stand before it, and
 /// a hard block has a few tens.
@@ -42,6 +42,28 @@ pub fn taken(m: &Scope, takes: Sig) -> Taken {
     let count = before + takes.zext(COUNT);
     m.set(&before, count);
     Taken { count }
+}
+
+/// Writes that no read passes any more.
+#[derive(Clone, Bundle)]
+pub struct Passed {
+    /// How many, free-running.
+    pub count: Sig,
+    /// One more from the next cycle on.
+    pub more: Sig,
+}
+
+impl Passed {
+    /// The shape.
+    pub fn of() -> Self {
+        Passed { count: bits(COUNT), more: bits(1) }
+    }
+
+    /// Those counted by `before` have passed, from the next cycle on. `more` is known late.
+    pub fn covers(&self, before: Sig) -> Sig {
+        let beyond = self.count - before;
+        !beyond.msb() | (beyond.all() & self.more)
+    }
 }
 
 /// A packet that is to be put together.

@@ -6,7 +6,7 @@
 use super::{write, Asked, ReadTlp, Sizes, Sweep, Tables, LOWER};
 use crate::host::pcie::send::{enables, header, Header};
 use crate::host::pcie::split::Chunk;
-use crate::host::pcie::writes::Taken;
+use crate::host::pcie::writes::{Passed, Taken};
 use crate::host::pcie::PcieSettings;
 use crate::stream::{fork, forward};
 use ferrowire_rtl::{lit, Bundle, Scope, Sig, Stream};
@@ -50,7 +50,7 @@ pub fn issue(
     settings: &PcieSettings,
     chunks: Stream<Chunk>,
     behind: Taken,
-    passed_writes: Sig,
+    passed_writes: Passed,
     freed: Sig,
 ) -> Issued {
     let row_count = 13 - s.lanes;
@@ -128,9 +128,12 @@ pub fn issue(
     // From here on an offer stays: whether a tag is free may change before it is taken.
     let given = forward(&m.label("given"), both);
     let clear = m.reg("is_clear", 1).reset(0);
-    let before = |count: Sig| !(passed_writes - count).msb();
-    m.set(&clear, m.mux(comes.0, &before(comes.1), &(clear | before(given.tlp.behind.count))));
-    m.assert(!given.valid | !clear | before(given.tlp.behind.count), "no read is clear before its writes");
+    let (comes_clear, waits) = (passed_writes.covers(comes.1), given.tlp.behind.count);
+    m.set(&clear, m.mux(comes.0, &comes_clear, &(clear | passed_writes.covers(waits))));
+    m.assert(
+        !given.valid | !clear | !(passed_writes.count - waits).msb(),
+        "no read is clear before its writes",
+    );
     let mut parts = fork(m, 2, given).into_iter();
     let mut part = || parts.next().expect("two parts");
     let (requests, order) = (part(), part());

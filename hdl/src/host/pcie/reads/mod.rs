@@ -54,7 +54,7 @@ mod place;
 
 use super::split::{split, Run};
 use super::strip::Parts;
-use super::writes::Taken;
+use super::writes::{Passed, Taken};
 use super::PcieSettings;
 use crate::config::RnicConfig;
 use crate::fields::assemble;
@@ -184,6 +184,13 @@ fn write<T: Bundle>(m: &Scope, table: &Mem<T>, sweep: &Sweep, enable: Sig, tag: 
     table.write(enable | !sweep.done, m.mux(sweep.done, &tag, &sweep.tag), &entry);
 }
 
+/// A run to be read, and the writes that were taken before it came.
+#[derive(Clone, Bundle)]
+struct Asking {
+    run: Run,
+    behind: Taken,
+}
+
 /// What leaves.
 #[derive(Interface)]
 pub struct Reads {
@@ -207,7 +214,7 @@ fn refusal(tag: Sig) -> Sig {
     assemble(&LAYOUT, &[(FMT, kind.slice(5, 3)), (TYPE, kind.trunc(5)), (STATUS, status), (TAG, tag)])
 }
 
-/// Reads host memory. `passed`: writes that no read passes any more, free-running; `departed`: a request leaves in this cycle; `returned`: tags of those that were thrown away instead.
+/// Reads host memory. `passed`: writes that no read passes any more; `departed`: a request leaves in this cycle; `returned`: tags of those that were thrown away instead.
 #[allow(clippy::too_many_arguments)]
 #[module]
 pub fn reads(
@@ -216,7 +223,7 @@ pub fn reads(
     settings: PcieSettings,
     request: Stream<DmaReadRequest>,
     taken: Taken,
-    passed: Sig,
+    passed: Passed,
     completion: Parts,
     bad: Stream<Sig>,
     departed: Sig,
@@ -229,12 +236,15 @@ pub fn reads(
     m.when(!sweep.done, |m| m.set(&swept, swept + 1));
 
     // What a read without it may not pass, it sees.
-    let runs = request.map(|read| Run { address: read.address, length: read.length, relaxed: lit(1, 0) });
+    let runs = request.map(|read| Asking {
+        run: Run { address: read.address, length: read.length, relaxed: lit(1, 0) },
+        behind: taken.clone(),
+    });
     let runs = catch(&m.label("runs"), runs);
-    // `behind` is what was taken when the request came, or later; a run's chunks share it, for later ones leave later.
+    // `behind` is what was taken when the request came; a run's chunks share it, for later ones leave later.
     let behind = m.reg_of("behind", &taken);
-    m.when(runs.fire(), |m| m.set_all(&behind, &taken));
-    let chunks = split(m, settings.max_read_request, runs);
+    m.when(runs.fire(), |m| m.set_all(&behind, &runs.behind));
+    let chunks = split(m, settings.max_read_request, runs.map(|asking| asking.run.clone()));
     m.discard(&chunks.relaxed);
     let freed = m.wire("freed", 1);
     let issued = issue::issue(m, s, &tables, &sweep, &settings, chunks, behind, passed, freed);
