@@ -22,9 +22,9 @@ use crate::stream::{catch, deep_fifo, fifo, fork, forward, realign, Beat, Realig
 use crate::types::DmaWrite;
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Scope, Sig, Stream};
 
-/// Bits of a count of writes. Less than half of what they count is under way: the store holds 128 packets at most, some ten stand before it, and
-/// a hard block has a few tens.
-pub const COUNT: u32 = 10;
+/// Bits of a count of writes. The sign of a difference tells which of two counts is older, so fewer than half of what they count may pass
+/// while a read waits for a credit or a tag: 2^31 writes take seconds.
+pub const COUNT: u32 = 32;
 
 /// Packets that are planned, and beats that wait for their plan.
 const PACKETS: u32 = 8;

@@ -182,6 +182,27 @@ fn a_read_without_a_credit_lets_writes_pass() {
     assert_eq!(seen, [true]);
 }
 
+/// However many writes have passed reads that wait for credits, these leave when there are some.
+#[test]
+fn writes_that_pass_waiting_reads_keep_none_of_them() {
+    let mut sim = engine_sim();
+    sim.set("tfc_nph_av", 0);
+    (0..5).for_each(|_| sim.tick());
+    for _ in 0..4 {
+        request(&mut sim, "read");
+        (0..20).for_each(|_| sim.tick());
+    }
+    let mut writes = 0;
+    for _ in 0..600 {
+        request(&mut sim, "write");
+        writes += (0..10).filter(|_| (passes(&mut sim), sim.tick()).0 == Some(false)).count();
+    }
+    assert_eq!(writes, 600);
+    sim.set("tfc_nph_av", 15);
+    let seen: Vec<bool> = (0..100).filter_map(|_| (passes(&mut sim), sim.tick()).0).collect();
+    assert_eq!(seen, [true; 4]);
+}
+
 #[test]
 fn no_more_reads_leave_than_there_are_credits_however_late_these_are_told() {
     for credits in [1u64, 2, 3, 7, 14] {
