@@ -91,6 +91,14 @@ struct Row {
     reads: Sig,
 }
 
+/// What is told of a WQE.
+#[derive(Clone, Bundle)]
+struct End {
+    /// It was executed.
+    counts: Sig,
+    completion: Completion,
+}
+
 /// The end of the line. `outcomes`: one for each token, in order.
 #[module]
 pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Stream<Outcome>) -> Settled {
@@ -142,19 +150,21 @@ pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Str
     let ended = m.mux(at_cause, &cause, &m.mux(fails, &outcomes.payload, &flushed));
     let counts = !failed & !entry.completion.status.any() & !entry.completion.marker;
     let end = Completion {
-        // Only status, QP and WQE count in an error completion (IBTA volume 1, 11.4.2.1).
-        opcode: m.mux(counts, &entry.completion.opcode, &lit(8, 0)),
-        byte_len: m.mux(counts, &entry.completion.byte_len, &lit(32, 0)),
         status: m.mux(failed, &ended.status, &entry.completion.status),
         syndrome: m.mux(failed, &ended.cause, &entry.completion.syndrome),
         ..entry.completion.clone()
     };
     let kick_room = m.wire("kick_room", 1);
     let may_kick = kick_room | !entry.answered;
-    let completion = Stream::new(m, "completion", can & tells & may_kick, end);
+    let completion = Stream::new(m, "completion", can & tells & may_kick, End { counts, completion: end });
     // Whether it tells anything is known late: one that does not waits for the room as well.
     m.drive(&goes, can & completion.ready & may_kick);
-    let completions = half(&m.label("completions"), completion);
+    let completions = half(&m.label("completions"), completion).map(|end| Completion {
+        // Only status, QP and WQE count in an error completion (IBTA volume 1, 11.4.2.1).
+        opcode: end.completion.opcode & end.counts.repeat(8),
+        byte_len: end.completion.byte_len & end.counts.repeat(32),
+        ..end.completion.clone()
+    });
     entries.accept(goes);
     outcomes.accept(goes & entry.token);
     m.when(goes & at_cause, |m| m.set(&state, State::Ready));

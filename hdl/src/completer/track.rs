@@ -514,11 +514,19 @@ pub fn track(
     let first_look = at_row & !nothing;
     let next_look = (pops | frees) & !was_last;
     let look_at = m.mux(at_row, &stored.head, &following);
-    let oldest = pool.read(m, first_look | next_look, look_at, Collision::Never);
+    // Read for each row: that there is nothing is known late, and then what is read means nothing.
+    let looks = at_row | next_look;
+    for written in
+        [(&written.pool.enable, &written.pool.index), (&written.links.enable, &written.links.index)]
+    {
+        let meets = *written.0 & written.1.eq(look_at);
+        m.assert(!((first_look | next_look) & meets), "what is looked at is not written now");
+    }
+    let oldest = pool.read(m, looks, look_at, Collision::Any);
     // What it is compared with stays while it does. What is done with it begins at registers.
     let looked = |name: &str, s: Sig| cfg.fact(m, name, s);
     let judged = |name: &str, s: Sig| m.delay(name, &s);
-    m.drive(&following, links.read(m, first_look | next_look, look_at, Collision::Never));
+    m.drive(&following, links.read(m, looks, look_at, Collision::Any));
 
     // Where nobody else acknowledges, all that was sent is.
     let newest = front.next_psn - 1;

@@ -448,7 +448,8 @@ pub(super) fn cut(
         });
     });
     let unlists = leaves & !more;
-    listed.write(unlists | enters | sweeping, marked, &enters);
+    // One that has the turn, and one that is looked at, is in line: it may be written so in each cycle, which is known early.
+    listed.write(at_emit | wakes.valid | direct | sweeping, marked, &!(unlists | sweeping));
     m.drive(&has_ended, leaves & ends);
     m.when(sweeping, |m| {
         m.set_all(&next, &row_shape.zeros());
