@@ -52,19 +52,12 @@ fn luts(bits: usize) -> usize {
     bits.saturating_sub(1).div_ceil(LUT_INPUTS - 1)
 }
 
-/// The parity of single bits, each sum that of as many as a LUT takes. A tree of pairs makes more LUTs. A sum is written as exclusive
-/// ors of pairs: of these simulators make masks of whole words, of a reduction of bits that are put together they do not.
+/// The parity of single bits, each sum that of as many as a LUT takes. A tree of pairs makes more LUTs.
 fn parity_of(bits: impl IntoIterator<Item = Sig>) -> Sig {
     let mut bits: VecDeque<Sig> = bits.into_iter().collect();
     while bits.len() > 1 {
-        let mut sum: Vec<Sig> = bits.drain(..bits.len().min(LUT_INPUTS)).collect();
-        while sum.len() > 1 {
-            sum = sum
-                .chunks(2)
-                .map(|pair| pair.iter().copied().reduce(|a, b| a ^ b).expect("one or two"))
-                .collect();
-        }
-        bits.push_back(sum[0]);
+        let sum: Vec<Sig> = bits.drain(..bits.len().min(LUT_INPUTS)).collect();
+        bits.push_back(cat(&sum).parity());
     }
     bits.pop_front().expect("a bit")
 }
