@@ -246,7 +246,7 @@ fn a_read_has_its_own_time_even_where_the_one_before_it_is_given_up() {
         }
         let [first, second] = over[..] else { panic!("{over:?}") };
         // Time is counted in sixteenths of 250 cycles.
-        assert!((second - first - apart as i32).abs() <= 16, "{apart} cycles apart: {over:?}");
+        assert!(i32::abs(second - first - apart) <= 16, "{apart} cycles apart: {over:?}");
     }
 }
 
@@ -277,7 +277,7 @@ fn completions_of_a_read_right_behind_each_other_each_count() {
                 let descriptor = RcDescriptor {
                     dwords: length / 4,
                     byte_count: 252 - place + count,
-                    lower_address: place + lower & 127,
+                    lower_address: (place + lower) & 127,
                     ..Default::default()
                 };
                 // In a beat of its own where it is short; a row needs a second one.
