@@ -91,10 +91,10 @@ struct Row {
     reads: Sig,
 }
 
-/// What is told of a WQE.
+/// The completion of a WQE.
 #[derive(Clone, Bundle)]
 struct End {
-    /// It was executed.
+    /// The WQE was executed: opcode and length of its completion mean something.
     counts: Sig,
     completion: Completion,
 }

@@ -514,12 +514,12 @@ pub fn track(
     let first_look = at_row & !nothing;
     let next_look = (pops | frees) & !was_last;
     let look_at = m.mux(at_row, &stored.head, &following);
-    // Read for each row: that there is nothing is known late, and then what is read means nothing.
+    // An entry is read for each row, also where the list is empty: that is known late, and then the entry is not used.
     let looks = at_row | next_look;
-    for written in
-        [(&written.pool.enable, &written.pool.index), (&written.links.enable, &written.links.index)]
+    for (enable, index) in
+        [(written.pool.enable, written.pool.index), (written.links.enable, written.links.index)]
     {
-        let meets = *written.0 & written.1.eq(look_at);
+        let meets = enable & index.eq(look_at);
         m.assert(!((first_look | next_look) & meets), "what is looked at is not written now");
     }
     let oldest = pool.read(m, looks, look_at, Collision::Any);

@@ -79,10 +79,9 @@ pub struct Room {
 pub fn room(m: &Scope, cfg: &RnicConfig, changes: Changes) -> Room {
     let (width, half) = (beat_bits(cfg), beats(cfg) / 2);
     let only = |there: Sig, value: Sig| value & there.repeat(width);
-    let counted = |name: &str, value: Sig| m.delay_zero(name, &value);
-    let response = counted("response", changes.response);
-    let unspent = counted("unspent", changes.unspent);
-    let [notice, ack] = [changes.small[0], counted("small", changes.small[1])]
+    let response = m.delay_zero("response", &changes.response);
+    let unspent = m.delay_zero("unspent", &changes.unspent);
+    let [notice, ack] = [changes.small[0], m.delay_zero("small", &changes.small[1])]
         .map(|small| only(small, lit(width, smallest(cfg))));
     let small = notice + ack;
     let left = &changes.left;

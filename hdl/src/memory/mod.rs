@@ -34,8 +34,8 @@ pub struct Memory {
     pub answers: Vec<Translation>,
     /// Ends of the operations, likewise.
     pub done: Vec<Done>,
-    /// An operation is under way, or a table was written: what is asked from now on may be answered otherwise. An operation is told of
-    /// cycles before it writes.
+    /// An operation on a key is under way, or a command has written a table: from now on a lookup may be answered differently. It is
+    /// high some cycles before an operation writes.
     pub changed: Sig,
 }
 
@@ -61,9 +61,8 @@ pub fn memory(
     operations: Vec<Stream<Operation>>,
 ) -> Memory {
     let entry = m.wire_of("entry", &KeyEntry::of(cfg));
-    let Tables { keys, pages, domains, states } = &tables;
-    let by_command = keys.enable;
-    let writes = cat(&[by_command, pages.enable, domains.enable, states.enable]);
+    let by_command = tables.keys.enable;
+    let writes = cat(&[by_command, tables.pages.enable, tables.domains.enable, tables.states.enable]);
     // Lives are numbered over all QPs.
     let states = tables.states;
     let ends = states.enable & states.entry.eq(QpState::Reset.code());

@@ -13,9 +13,9 @@
 //! between, the second lookup would find the same; so the reply engine takes the address from here, 5 cycles sooner.
 //!
 //! Only the newest READ is remembered, and only if no other request was looked up at the same time: then the answer that came last
-//! is its own. Whatever may change an answer (an operation on a key, a command that writes keys or pages, a QP that changes its state
-//! or its protection domain) makes it forgotten, cycles before the table is written. The reply engine counts what it takes from
-//! here among its lookups, so `drain` waits for it.
+//! is its own. Whatever may change an answer makes it forgotten: an operation on a key some cycles before it writes, a command that
+//! writes a key, a page, a protection domain or the state of a QP two cycles after it has written. The reply engine counts what it
+//! takes from here among its lookups, so `drain` waits for it.
 //!
 //! Reset: nothing is known.
 

@@ -12,8 +12,9 @@
 //! is looked at. Two CNPs of a QP are asked for at least `interval_us` - 1 microseconds apart, and at most `interval_us` and some
 //! cycles when packets keep being marked. A shorter interval holds from the next CNPs on.
 //!
-//! One packet a cycle; latency 6 to a CNP, 7 with more than 64 QPs, 8 with many. `marked` waits for nobody once `qps` cycles have passed since reset, which makes all QPs
-//! loud; CNPs that nobody takes merge, one a QP. Reset forgets who was quiet.
+//! One packet a cycle. A CNP follows its packet after 6 cycles, after 7 with more than 64 QPs, and after 8 with many. In the first `qps`
+//! cycles after reset, in which all QPs become loud, `marked` may wait; after that it never does. CNPs that are not taken merge into one
+//! a QP. Reset forgets which QPs were quiet.
 
 use crate::config::RnicConfig;
 use crate::stream::{deep_fifo, gather, Flagged, Forget};

@@ -241,9 +241,8 @@ pub(super) fn core(
     );
     let sent =
         send::send(m, cfg, settings.bus_master, quiesce.drops, credits, reads.requests, reads.clear, written);
-    m.drive(&passed.count, sent.passed.count);
-    m.drive(&passed.more, sent.passed.more);
-    // No path from what judges completions to the reads that leave.
+    m.set_all(&passed, &sent.passed);
+    // A register between the `ready` of what judges completions and the reads that leave.
     returns.connect(half(&m.label("returned"), sent.returned));
     let idle = (departed.eq(taken.count) & !waits).named("is_idle");
     m.drive(&read_leaves, sent.departed.read);

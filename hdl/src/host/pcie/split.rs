@@ -2,7 +2,7 @@
 //! Cuts a run of bytes where a PCIe limit says so.
 //!
 //! ```text
-//!  run --> what lies before the next multiple of the size --> [ chunk, bytes left behind it ] --> chunk
+//!  run --> first chunk --> [ chunk on offer, bytes left after it ] --> chunk
 //! ```
 //!
 //! Chunks end at multiples of the size (PCIe 2.2.7: a request is no longer than that; 2.3.1.1: a completion of what is aligned takes

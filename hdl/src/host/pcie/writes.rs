@@ -180,7 +180,7 @@ fn merge(
     let alone = packet.long.then(alone(HEADER), alone(HEADER - 4));
     let at = m.reg("at", 2).reset(0);
     let data_on = m.reg("data_on", 1).reset(0);
-    // A wide beat has data behind the header.
+    // A wide beat holds the header and data after it.
     let in_header = if bytes > HEADER { lit(1, 0) } else { (!data_on & at.ne(alone)).named("in_header") };
     let parts = packet.header.zext(8 * bytes * beats).chunks(8 * bytes);
     let head = m.select(at.trunc(clog2(u64::from(beats)).max(1)), &parts);

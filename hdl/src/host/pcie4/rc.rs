@@ -129,7 +129,7 @@ pub fn rc(m: &Scope, beat: Stream<Axis>) -> (Parts, Stream<Sig>) {
     let (heads, head_out) = m.later("heads", &bits(8 * completion::BYTES as u32));
     let (rows, row_out) = m.later("rows", &bits(BITS));
     let room = m.wire("room", 2);
-    // Also where only one of them comes: what is in them leaves without what comes later.
+    // A step waits for room in both FIFOs, also where it fills one only: what they hold leaves without it.
     let step = (beat.valid & room.all()).named("step");
     let row = Stream::new(m, "row", step & makes, row);
     let head = Stream::new(m, "head", step & begins, head);

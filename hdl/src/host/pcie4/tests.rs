@@ -228,7 +228,7 @@ fn no_more_reads_leave_than_there_are_credits_however_late_these_are_told() {
     }
 }
 
-/// A read whose time is over says nothing of the one behind it, which left later.
+/// A read that times out does not end the next one, which left later and has a time of its own.
 #[test]
 fn a_read_has_its_own_time_even_where_the_one_before_it_is_given_up() {
     for apart in [40, 100, 200] {
@@ -250,7 +250,7 @@ fn a_read_has_its_own_time_even_where_the_one_before_it_is_given_up() {
     }
 }
 
-/// Completions of one read right behind each other, and such as do not fit between them: what is expected follows each one at once.
+/// Completions of one read come without a gap, some of which do not fit the read: each is compared with what the one before it left.
 #[test]
 fn completions_of_a_read_right_behind_each_other_each_count() {
     // Of a read of 192 bytes from 60 bytes into a row: place and length of the pieces, and whether they are wrong by count or by address.
@@ -320,7 +320,7 @@ fn completions_of_a_read_right_behind_each_other_each_count() {
     }
 }
 
-/// After a read was aborted nothing of it is expected, even right behind the abort.
+/// After a completion has aborted its read no other completion of it is expected, not even in the next cycle.
 #[test]
 fn what_comes_right_behind_an_abort_is_nobodys() {
     for again in [true, false] {
@@ -365,7 +365,7 @@ fn of_data(sim: &mut Sim, rows: u64, errors: u64) -> (u64, u64) {
     (rows + 1, errors + sim.get("data_error"))
 }
 
-/// A read that has waited behind one that needs no write waits for its own writes.
+/// A read that has waited for the read before it, which needs no write, still waits for its own writes.
 #[test]
 fn a_read_behind_another_one_waits_for_the_writes_before_it() {
     for gap in 0..16 {

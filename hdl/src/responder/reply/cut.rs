@@ -252,9 +252,8 @@ pub(super) fn cut(
     let pushed = Stream::new(m, "pushed", push, m.mux(leaves, &qp, &wakes.qp));
     m.assert(!pushed.valid | pushed.ready, "the line has a place for every QP");
     lined.connect(deep_fifo(&m.label("queue"), cfg.qps, pushed));
-    // Nobody stands in the line: nobody did, and nobody came there in the cycle before.
-    let still = m.reg("still", 1).reset(0);
-    m.set(&still, idle & !line.valid & !push);
+    // The line is empty: it was in the cycle before, and no QP entered it then.
+    let still = m.delay_zero("still", &(idle & !line.valid & !push));
     let rests = still & idle & !line.valid & !wakes.valid & !opened.valid;
     m.drive(&direct, if cfg.unhurried() { lit(1, 0) } else { rests & comes & new.new });
     m.assert(!direct | !listed.read_now(new.qp), "a QP that is in line waits for its turn");
@@ -448,7 +447,8 @@ pub(super) fn cut(
         });
     });
     let unlists = leaves & !more;
-    // One that has the turn, and one that is looked at, is in line: it may be written so in each cycle, which is known early.
+    // The QP that has the turn is in line, and so is the QP of a wake: that may be written in any cycle, so the write enable does not wait
+    // for the end of the turn.
     listed.write(at_emit | wakes.valid | direct | sweeping, marked, &!(unlists | sweeping));
     m.drive(&has_ended, leaves & ends);
     m.when(sweeping, |m| {

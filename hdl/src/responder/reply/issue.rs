@@ -145,18 +145,13 @@ pub(super) fn issue(
     let under_way = m.reg("under_way", clog2(u64::from(LOOKUPS)) + 1).reset(0);
     let pending_room = m.wire("pending_room", 1);
     // The first response of a READ whose lookup is remembered: its answer comes in the next cycle. A question that is on offer stays.
-    let on_offer = m.wire("on_offer", 1);
-    let remembers = known.as_ref().map_or(lit(1, 0), |known| {
-        let offered = m.reg("offered", 1).reset(0);
-        m.set(&offered, on_offer);
+    let known = known.map(|known| (known, m.reg("offered", 1).reset(0)));
+    let remembers = known.as_ref().map_or(lit(1, 0), |(known, offered)| {
         let first = about.is(Work::Read) & about.new & about.first & asks & !crosses;
         let same = known.valid & known.qp.eq(about.qp) & known.psn.eq(about.psn);
-        candidates.valid & first & same & !offered & under_way.eq(0)
+        candidates.valid & first & same & !*offered & under_way.eq(0)
     });
     let remembers = remembers.named("remembers");
-    if known.is_none() {
-        m.discard(&on_offer);
-    }
     let may_ask =
         candidates.valid & asks & !remembers & under_way.ne(LOOKUPS) & (pending_room | (crosses & !second));
     let right = |access: Access| lit(8, u32::from(access.code()));
@@ -169,7 +164,6 @@ pub(super) fn issue(
         length: m.mux(second, &(about.bytes - here), &about.bytes).zext(32),
     };
     let lookup = Stream::new(m, "lookup", may_ask, question);
-    m.drive(&on_offer, lookup.valid & !lookup.ready);
     let recalled = remembers & pending_room;
     let enters_one = lookup.fire() | recalled;
     let enters = candidates.valid & m.mux(asks, &(enters_one & (second | !crosses)), &lit(1, 1));
@@ -185,9 +179,9 @@ pub(super) fn issue(
     let pending = few(&m.label("pending"), LOOKUPS, cfg.unhurried().then_some(2), pending);
     let mut found = Answer { ok: answer.ok, address: answer.address };
     let mut comes = answer.valid;
-    if let Some(known) = known {
-        let recall = m.reg("recall", 1).reset(0);
-        m.set(&recall, recalled);
+    if let Some((known, offered)) = known {
+        m.set(&offered, lookup.valid & !lookup.ready);
+        let recall = m.delay_zero("recall", &recalled);
         let address = m.delay("recalled_address", &known.address);
         m.assert(!(recall & answer.valid), "nothing is looked up before what is remembered");
         found = m.mux(recall, &Answer { ok: lit(1, 1), address }, &found);

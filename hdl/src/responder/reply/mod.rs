@@ -263,13 +263,14 @@ pub fn reply(
     let issued = issue::issue(m, cfg, cut.candidates, known, answer, taken, written);
     // What passes from stage to stage, and that an atomic is done, is seen a cycle later, as is that a beat has left: what is between two
     // stages counts in the first.
-    let later = |name: &str, pulse: Sig| m.delay_zero(name, &pulse);
-    let looked_up =
-        Passage { enters: issued.looked_up.enters, leaves: later("answered_one", issued.looked_up.leaves) };
-    let reading = Passage { enters: later("reads_one", issued.reading), leaves: issued.ends.fire() };
+    let looked_up = Passage {
+        enters: issued.looked_up.enters,
+        leaves: m.delay_zero("answered_one", &issued.looked_up.leaves),
+    };
+    let reading = Passage { enters: m.delay_zero("reads_one", &issued.reading), leaves: issued.ends.fire() };
     let computing = Passage {
-        enters: later("granted_one", issued.granted),
-        leaves: later("computed_one", issued.places.fire()),
+        enters: m.delay_zero("granted_one", &issued.granted),
+        leaves: m.delay_zero("computed_one", &issued.places.fire()),
     };
     let collected = collect::collect(m, cfg, data, issued.ends, passes);
     m.drive(&taken, m.delay("taken_before", &collected.taken));

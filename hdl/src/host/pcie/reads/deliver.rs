@@ -79,8 +79,7 @@ pub fn deliver(
     let age = (now - time.payload).named("age");
     m.set(&aged, time.valid & !time.ready & age.gt(PARTS));
     // A cycle later: what comes of it until then is put into its rows, as what came just before.
-    let gone = m.reg("gone", 1).reset(0);
-    m.set(&gone, time.ready & time.valid);
+    let gone = m.delay_zero("gone", &(time.ready & time.valid));
     write(
         m,
         &tables.passed,

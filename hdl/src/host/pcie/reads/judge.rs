@@ -59,7 +59,7 @@ struct Head {
     ends: Sig,
     /// Its data is as long as it may be: to the end, or to a multiple of 64 bytes.
     whole: Sig,
-    /// Bytes that are still to come behind it, and the place of the first of them.
+    /// Bytes of the read that come after this completion, and the lower bits of the address of the first of them.
     rest: Sig,
     after: Sig,
     /// Rows that it has to itself.
@@ -148,7 +148,7 @@ pub fn judge(
     let over = (alive & (fits & head.ends | fails)) | (late & (!head.success | head.ends));
     let failed = fails | late | head.poisoned | (begun & before.failed);
 
-    // What is written where it fits, or over; where it is over nobody looks at what is still to come.
+    // The row is written if the completion fits its read or ends it. After the end nothing but `phase`, `failed` and `over` is used.
     let gone_on = Progress {
         phase: asked.phase,
         failed,
@@ -186,7 +186,7 @@ pub fn judge(
     let nothing = !run.place.has_data;
     // Data waits here while its header is judged, and not the packets behind it.
     let data = fifo(&m.label("data"), WAITING, parts.data);
-    // No path from the rotator to who has completions to judge.
+    // A register slice: the `ready` of the rotator does not reach the source of completions.
     let run = catch(&m.label("run"), run.discard_if(m, nothing).map(|step| step.run.clone()));
     let aligned = realign(m, run, data);
     (aligned, Judged { places: part().map(|step| step.place.clone()), unexpected })
