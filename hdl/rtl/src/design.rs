@@ -433,8 +433,24 @@ impl Design {
                 continue;
             }
             let (value, restart) = (self.literal(value, loc), self.restart_in(scope, loc));
-            self.net.regs[index].assigns.push((Some(restart), value));
+            let covers = self.covers_reset(self.net.regs[index].domain);
+            let reg = &mut self.net.regs[index];
+            reg.assigns.push((Some(restart), value));
+            if covers {
+                reg.reset = None;
+            }
         }
+    }
+
+    /// Whether the innermost restart is a register that the reset of `domain` sets, so that it stands for that reset too.
+    fn covers_reset(&self, domain: DomainId) -> bool {
+        let mut node = self.restarts.last().expect("there is one").node;
+        while let Op::Port(source, _) = self.net.nodes[node as usize].op {
+            node = source;
+        }
+        let Op::Reg(index) = self.net.nodes[node as usize].op else { return false };
+        let reg = &self.net.regs[index as usize];
+        reg.domain == domain && reg.reset.as_ref().is_some_and(|value| value.bit(0))
     }
 
     /// The innermost restart in a module below the one in which it was given.

@@ -594,6 +594,45 @@ fn an_assertion_holds_where_no_restart_does() {
 }
 
 #[test]
+fn a_restart_that_the_reset_sets_stands_for_the_reset() {
+    for first in [0, 1] {
+        let net = build("top", |m| {
+            let restart = m.reg("restart", 1).reset(first);
+            m.set(&restart, m.input("again", 1));
+            let counted = m.restarted(restart, |m| bare_count(m));
+            m.output("counted", &counted);
+        })
+        .unwrap();
+        let verilog = net.verilog();
+        let (_, inner) = verilog.split_once("module bare_count").expect("a module");
+        assert_eq!(
+            inner.split_once("endmodule").expect("its end").0.contains("rst"),
+            first == 0,
+            "{verilog}"
+        );
+        let mut sim = Sim::new(&net);
+        sim.reset();
+        let mut seen = Vec::new();
+        for cycle in 0..8 {
+            sim.set("again", u64::from(cycle == 3));
+            seen.push(sim.get("counted"));
+            sim.tick();
+        }
+        // One cycle later than the others of the domain.
+        let expected = if first == 0 { [3, 4, 5, 6, 7, 3, 4, 5] } else { [3, 3, 4, 5, 6, 3, 4, 5] };
+        assert_eq!(seen, expected, "{first}");
+    }
+}
+
+/// Counts.
+#[module]
+fn bare_count(m: &Scope) -> Sig {
+    let counted = m.reg("counted", 4).reset(3);
+    m.set(&counted, counted + 1);
+    counted
+}
+
+#[test]
 fn a_restart_takes_what_has_a_reset_in_all_modules_back_and_nothing_else() {
     let net = build("top", |m| {
         let (step, restart) = (m.input("step", 8), m.wire("again", 1));

@@ -111,7 +111,9 @@ enum State {
 pub fn reset(m: &Scope, asked: Sig, flr: Sig, reclaims: Sig, progress: Progress) -> Reset {
     let state = m.fsm("state", State::Run);
     let flag = |name: &str| m.reg(name, 1).reset(0);
-    let (stops, shut, restart, wipe) = (flag("stops"), flag("shut"), flag("restart_now"), flag("wipe"));
+    let (stops, shut, wipe) = (flag("stops"), flag("shut"), flag("wipe"));
+    // Set by the domain's reset, so that the core follows this one register alone.
+    let restart = m.reg("restart_now", 1).reset(1);
     let (of_function, flr_done) = (flag("of_function"), flag("flr_is_done"));
     let by_command = flag("by_command");
     let flr = m.delay("flr_asked", &flr);
