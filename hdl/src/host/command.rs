@@ -691,6 +691,8 @@ pub fn command(
     let incoming = half(&m.label("incoming"), incoming);
     let list_at = m.reg("list_at", 64).no_reset();
     let left = m.reg("left", page_bits + 1).no_reset();
+    // It is the last one: where the command goes next depends on much else.
+    let one_left = m.reg("one_left", 1).no_reset();
     let page_at = m.reg("page_at", page_bits).no_reset();
     let room = lit(10, PIECE) - list_at.trunc(9).zext(10);
     let left_bytes = cat([&lit(3, 0), &left]);
@@ -727,7 +729,7 @@ pub fn command(
     };
     let taking = state.is(State::PageTake) & incoming.valid;
     let takes_entry = (taking & !incoming.error & !misaligned).named("takes_entry");
-    let beat_ends = last_lane | left.eq(1);
+    let beat_ends = last_lane | one_left;
     incoming.accept(state.is_any(&[State::Receive, State::PageDrain]) | (takes_entry & beat_ends));
     let pages = TableWrite {
         enable: takes_entry,
@@ -905,6 +907,7 @@ pub fn command(
         m.set(&refused, fails);
         m.set(&list_at, cfg.bus(list));
         m.set(&left, count.trunc(page_bits + 1));
+        m.set(&one_left, count.trunc(page_bits + 1).eq(1));
         m.set(&page_at, first.trunc(page_bits));
         m.set(&sweep, 0);
         m.when(fails, |m| finish(m))
@@ -920,9 +923,10 @@ pub fn command(
     // A row is there in the cycle behind its own, and what it says in the next: the sweep goes on for so long, over the first rows again.
     let overlap = key.exists & !key.window & key.first.zext(33).lt(entries_end) & first.lt(key.end.zext(32));
     let overlaps = m.delay("overlaps", &(overlap & m.delay("was_overlap", &at_overlap)));
+    let swept = m.delay("swept", &(at_overlap & sweep.eq(cfg.keys)));
     m.when(at_overlap, |m| {
         m.set(&sweep, sweep + 1);
-        m.when(sweep.eq(cfg.keys + 1), |m| go(m, State::PageAsk));
+        m.when(swept, |m| go(m, State::PageAsk));
         m.when(overlaps, |m| {
             m.set(&refused, 1);
             m.set(&status, Status::BadAttribute.code());
@@ -934,9 +938,10 @@ pub fn command(
     m.when(takes_entry, |m| {
         m.set(&list_at, cfg.bus(list_at + 8));
         m.set(&left, left - 1);
+        m.set(&one_left, left.eq(2));
         m.set(&page_at, page_at + 1);
         m.when(beat_ends & incoming.last, |m| go(m, State::PageAsk));
-        m.when(left.eq(1), |m| go(m, State::Execute));
+        m.when(one_left, |m| go(m, State::Execute));
     });
     m.when(taking & (incoming.error | misaligned), |m| {
         m.set(&refused, 1);
