@@ -152,10 +152,10 @@ pub fn cmac(
     let beats = async_fifo(&m.label("rx_crossing"), CROSSING, clocks.block, clocks.core, received.out);
     let rx = skid(&m.label("rx_skid"), beats);
 
-    let beats = skid(&m.label("tx_skid"), tx);
+    let beats = skid(&m.label("tx_skid"), tx.map(transmit::padded));
     let beats = async_fifo(&m.label("tx_crossing"), CROSSING, clocks.core, clocks.block, beats);
     let (tx_axis, counts) = m.in_domain(clocks.block, |m| {
-        let entries = beats.map(|beat| Entry { beat: transmit::padded(beat), outcome: Outcome::Good.lit() });
+        let entries = beats.map(|beat| Entry { beat: beat.clone(), outcome: Outcome::Good.lit() });
         let stored = store(&m.label("tx"), cfg, cfg.tx_buffer_bytes, Full::Passes(ahead), entries);
         let sent = transmit::transmit(m, link.sends, link.tx_reset, stored.out, stored.cut);
         (sent.axis, counts(&received.done, &stored.done, sent.good, sent.lost, sent.dry))

@@ -63,7 +63,7 @@ fn own(empty: Sig) -> Sig {
     lit_ones().shr_by(empty)
 }
 
-/// A beat with zeros where the frame has no bytes, as [`transmit`] wants it: block RAM, which is slow to read, lies between the two.
+/// A beat with zeros where the frame has no bytes, as [`transmit`] wants it: made in the core's clock, where there is time.
 pub fn padded(beat: &Beat) -> Beat {
     Beat { data: masked(beat.data, own(beat.empty)), ..beat.clone() }
 }

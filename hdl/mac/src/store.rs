@@ -122,9 +122,11 @@ pub fn store(
     };
     // One that has begun has an end in any case: what stands there tells whether it is its own.
     let ends = last & (begun | (good & !lost));
-    let keeps = !lost | (begun & last);
-    ring.write(fire & keeps, tail.trunc(address), &Kept { beat: input.beat.clone(), cut: lost | !good });
-    let goes_on = (keeps & (ends | !last)).named("goes_on");
+    // Where it waits for room the next place is nobody's: what is written there without being kept is written over.
+    let writes = if waits { !is_full } else { fire & !lost };
+    ring.write(writes, tail.trunc(address), &Kept { beat: input.beat.clone(), cut: lost | !good });
+    // It is kept, and ends or not: whether it is lost is known late.
+    let goes_on = (last & begun | !lost & (good | !last)).named("goes_on");
     m.when(fire, |m| {
         m.set(&given_up, lost & !last);
         m.when(goes_on, |m| m.set(&tail, after)).otherwise_when(!begun, |m| m.set(&tail, begin));
