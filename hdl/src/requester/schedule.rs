@@ -590,7 +590,9 @@ pub fn schedule(
     })
     .otherwise_when(state_write.enable & state_write.index.eq(recovered), |m| m.set(&recovering, 0));
     let count = less.zext(7) + 1;
-    let units = count.shl_by(queue.stride);
+    // As the read copy still has it, but from a register: a block RAM is slow to read.
+    let stride = m.delay("stride", &queue.stride);
+    let units = count.shl_by(stride);
     let length = cat(&[lit(6, 0), units]);
     let last_qp = m.reg("last_qp", qp_bits).reset(0);
     m.when(go, |m| m.set(&last_qp, qp));
@@ -602,7 +604,7 @@ pub fn schedule(
             (lit(1, 0), lit(cfg.push_bits(), 0), SlotWrite::of(cfg).zeros())
         }
         _ => {
-            let takes = (go & less.eq(0) & queue.stride.eq(0)).named("takes_pushed");
+            let takes = (go & less.eq(0) & stride.eq(0)).named("takes_pushed");
             let Slots { found, slot, write } =
                 push(m, cfg, pushes, Wanted { qp, index: row.fetch }, takes, freed);
             (takes & found, slot, write)
@@ -611,8 +613,7 @@ pub fn schedule(
     let read = Stream::new(m, "read", go & !in_slot, DmaReadRequest { address, length });
     let index_of_start = start.recovers.then(row.producer, lit(16, 0));
     let first = m.mux(kind_start, &index_of_start, &row.fetch);
-    let grant =
-        Grant { qp, index: first, count, stride: queue.stride, start: kind_start, pushed: in_slot, slot };
+    let grant = Grant { qp, index: first, count, stride, start: kind_start, pushed: in_slot, slot };
     let granted = Stream::new(m, "granted", go | starting, grant);
     // What was fetched in SQD was fetched before: nothing is behind `high`.
     let marking = done & kind_grant & marks;

@@ -222,7 +222,8 @@ pub(super) fn core(
     let msix = msix::msix(m, cfg, settings.clone(), quiesce.clone(), access, host.interrupt);
     let waits = msix.write.valid;
     let write = arbiter_held(m, &|beat: &DmaWrite| beat.last, vec![host.write, msix.write]);
-    let taken = writes::taken(m, write.fire() & write.last);
+    let takes = (write.fire() & write.last).named("takes_write");
+    let (taken, taken_before) = writes::taken(m, takes);
     let written = writes::writes(m, cfg, settings.clone(), write);
 
     let (parts, bad) = completions;
@@ -244,7 +245,8 @@ pub(super) fn core(
     m.set_all(&passed, &sent.passed);
     // A register between the `ready` of what judges completions and the reads that leave.
     returns.connect(half(&m.label("returned"), sent.returned));
-    let idle = (departed.eq(taken.count) & !waits).named("is_idle");
+    // What is taken now has not left.
+    let idle = (departed.eq(taken_before) & !takes & !waits).named("is_idle");
     m.drive(&read_leaves, sent.departed.read);
 
     // The target: registers of the card, and the MSI-X table.

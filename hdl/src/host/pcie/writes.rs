@@ -36,12 +36,12 @@ pub struct Taken {
     pub count: Sig,
 }
 
-/// Counts writes; `takes`: the last beat of one is taken in this cycle.
-pub fn taken(m: &Scope, takes: Sig) -> Taken {
+/// Counts writes; `takes`: the last beat of one is taken in this cycle. The second result is the count before this cycle, from a register.
+pub fn taken(m: &Scope, takes: Sig) -> (Taken, Sig) {
     let before = m.reg("writes_taken", COUNT).reset(0);
     let count = before + takes.zext(COUNT);
     m.set(&before, count);
-    Taken { count }
+    (Taken { count }, before)
 }
 
 /// Writes that no read passes any more.
@@ -204,8 +204,12 @@ fn whole(m: &Scope, #[param] depth: u32, input: Stream<RequestBeat>) -> Stream<R
     let count = m.reg("count", clog2(u64::from(depth)) + 1).reset(0);
     let enters = input.fire() & input.beat.last;
     let store = deep_fifo(m, depth, input);
-    let out = store.gate(m, count.ne(0));
+    // Something is counted. Whether a packet leaves is known late.
+    let some = m.reg("some", 1).reset(0);
+    let out = store.gate(m, some);
     let leaves = out.fire() & out.beat.last;
+    m.set(&some, enters | (some & !(leaves & count.eq(1))));
+    m.assert(some.eq(count.ne(0)), "a packet leaves when it is whole");
     m.when(enters & !leaves, |m| m.set(&count, count + 1))
         .otherwise_when(leaves & !enters, |m| m.set(&count, count - 1));
     out
