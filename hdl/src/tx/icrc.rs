@@ -188,7 +188,9 @@ fn fill(m: &Scope, cfg: &RnicConfig, end: End, icrc: Sig, goes: Sig, word: Sig) 
     });
     m.when(moves & !take, |m| m.set(&held, 0));
     m.drive(&take, goes & (!held | moves));
-    Filled { beats: out, take, left: take & is_last, sealed: is_last | is_before }
+    // That the output moves is known last.
+    let left = (goes & is_last & !held) | (goes & is_last & moves);
+    Filled { beats: out, take, left, sealed: is_last | is_before }
 }
 
 /// A frame that returns inside the card, and what becomes of it.
@@ -385,16 +387,18 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig
     let busy = m.reg("busy", 1).reset(0);
     let leaves = m.wire("leaves", 1);
     let job = m.reg_of("job", &Job { end: end.clone(), ring: bits(1) });
-    let pick = whole[1].2 & !(whole[0].2 & job.ring);
+    // Of one ring at most; and whether there is room for it is known last.
+    let (may0, may1) = (whole[0].2, whole[1].2);
+    let picks = [may0 & (!may1 | job.ring), may1 & !(may0 & job.ring)];
     let chosen = |i: usize| Job { end: whole[i].0.payload.clone(), ring: lit(1, i) };
     let free = (!busy | leaves).named("free");
-    let begins = free & (whole[0].2 | whole[1].2);
+    let begins = free & (may0 | may1);
     for (i, (end, crc, _)) in whole.iter().enumerate() {
-        end.accept(begins & pick.eq(i));
+        end.accept(free & picks[i]);
         crc.accept(leaves & job.ring.eq(i));
     }
     m.when(free, |m| m.set(&busy, begins));
-    m.when(begins, |m| m.set_all(&job, &m.mux(pick, &chosen(1), &chosen(0))));
+    m.when(begins, |m| m.set_all(&job, &m.mux(picks[1], &chosen(1), &chosen(0))));
 
     // Out: one read a beat. A poisoned frame is forgotten at once.
     let end = &job.end;

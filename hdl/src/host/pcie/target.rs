@@ -42,6 +42,8 @@ const DATA: u32 = 64;
 const WORDS: u32 = DATA / 4;
 /// Longest header.
 const HEADER: u32 = request64::BYTES as u32;
+/// Shortest.
+const SHORT: u32 = request32::BYTES as u32;
 /// Bytes that the MSI-X table and its pending bits take, from [`MSIX_TABLE`] on.
 const MSIX_BYTES: u32 = 0x1000;
 const _: () = assert!(MSIX_TABLE % MSIX_BYTES == 0 && MSIX_PBA == MSIX_TABLE + MSIX_BYTES / 2);
@@ -146,11 +148,16 @@ pub fn target(
     let whole = cat(&parts);
     let long_one = m.reg("too_long", 1).reset(0);
     let beyond = at.eq(beats);
-    // Bytes of the request, as long as it fits.
-    let size = m.reg("size", 8).no_reset();
+    // Double words of the request behind a short header, and behind a long one, as long as it fits; and whether it ends within one.
+    let words_behind = [SHORT, HEADER].map(|header| m.reg(&format!("words_behind_{header}"), 6).no_reset());
+    let uneven = m.reg("uneven", 1).no_reset();
     m.when(cq.fire(), |m| {
         let lanes = cfg.lane_bits();
-        m.set(&size, (at.zext(8) << lanes) + bytes - cq.empty.zext(8));
+        let end = (at.zext(8) << lanes) + bytes - cq.empty.zext(8);
+        for (words, header) in words_behind.iter().zip([SHORT, HEADER]) {
+            m.set(words, (end - header).slice(2, 6));
+        }
+        m.set(&uneven, end.trunc(2).any());
         m.set(&at, cq.last.then(lit(at.width(), 0), beyond.then(at, at + 1)));
         m.set(&long_one, beyond);
         m.when(cq.last, |m| m.set(&state, State::Look));
@@ -167,13 +174,14 @@ pub fn target(
     // Messages have a type of 10xxx, and nobody waits for these (PCIe 2.2.8).
     let message = of(&TYPE).slice(3, 2).eq(2);
     let length = of(&LENGTH);
-    let fits = (length - 1).lt(WORDS).named("length_fits");
+    const _: () = assert!(WORDS == 16);
+    let fits = (!length.slice(5, 5).any() & (length.bit(4) ^ length.trunc(4).any())).named("length_fits");
     let short_address = field(&LAYOUT, &request32::ADDRESS, whole).trunc(22);
     let long_address = field(&request64::LAYOUT, &request64::ADDRESS, whole).trunc(22);
     // A request that is not as long as it says, or was spoiled on its way, is thrown away.
-    let data_size = of(&FMT).bit(1).repeat(7) & cat(&[lit(2, 0), length.trunc(5)]);
-    let whole_size = long.then(lit(8, HEADER), lit(8, HEADER - 4)) + data_size.zext(8);
-    let wrong_size = (size.ne(whole_size) & (fits | !of(&FMT).bit(1))).named("wrong_size");
+    let data_words = (of(&FMT).bit(1).repeat(5) & length.trunc(5)).zext(6);
+    let [short, long_too] = words_behind.map(|words| words.ne(data_words));
+    let wrong_size = ((uneven | long.then(long_too, short)) & (fits | !of(&FMT).bit(1))).named("wrong_size");
     let drops = (write & (!fits | long_one | of(&EP))) | message | wrong_size;
     let status = |status: CompletionStatus| lit(3, status.code());
     let refusal = fits.then(status(CompletionStatus::Success), status(CompletionStatus::CompleterAbort));
@@ -209,7 +217,7 @@ pub fn target(
         m.set(&two_left, seen.words.eq(2));
         m.set(&here, seen.first_be);
         m.set(&index, 0);
-        m.set(&data, long.then(whole.slice(8 * HEADER, 8 * DATA), whole.slice(8 * (HEADER - 4), 8 * DATA)));
+        m.set(&data, long.then(whole.slice(8 * HEADER, 8 * DATA), whole.slice(8 * SHORT, 8 * DATA)));
         m.set(&stamp, taken.count);
         m.when(works, |m| m.set(&state, State::Access))
             .otherwise_when(drops, |m| m.set(&state, State::Take))
@@ -251,7 +259,7 @@ pub fn target(
     let over = wide.then(two_left, one_left);
     m.assert(state.is(State::Take) | looks | one_left.eq(left.eq(1)) & two_left.eq(left.eq(2)), "words left");
     m.when(passes, |m| {
-        m.set(&word, word + step.zext(22));
+        m.set(&word, m.mux(wide, &(word + 2), &(word + 1)));
         m.set(&left, left - step);
         let one = wide.then(left.eq(3), two_left);
         m.set(&one_left, one);

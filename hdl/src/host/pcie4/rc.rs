@@ -38,19 +38,28 @@ fn rotate(m: &Scope, data: Sig, unit: Sig) -> Sig {
     m.select(unit, &turned)
 }
 
-/// The header that a descriptor stands for, and whether data follows.
-fn header(descriptor: Sig) -> (Sig, Sig) {
+/// The errors with which no data comes.
+fn bare(descriptor: Sig) -> Sig {
+    let error = field(&rc::LAYOUT, &rc::ERROR, descriptor);
+    error.eq(ErrorCode::FunctionReset.code()) | error.eq(ErrorCode::Timeout.code())
+}
+
+/// Whether data follows a descriptor.
+fn with_data(descriptor: Sig) -> Sig {
+    field(&rc::LAYOUT, &rc::DWORDS, descriptor).any() & !bare(descriptor)
+}
+
+/// The header that a descriptor stands for, which data follows or not.
+fn header(descriptor: Sig, has_data: Sig) -> Sig {
     let of = |which| field(&rc::LAYOUT, which, descriptor);
     let error = of(&rc::ERROR);
     let is = |code: ErrorCode| error.eq(code.code());
-    let bare = is(ErrorCode::FunctionReset) | is(ErrorCode::Timeout);
-    let ends = bare | is(ErrorCode::ByteCount);
+    let ends = bare(descriptor) | is(ErrorCode::ByteCount);
     let strange = is(ErrorCode::Mismatch) | is(ErrorCode::Address) | is(ErrorCode::Tag);
     let dwords = of(&rc::DWORDS);
-    let has_data = dwords.any() & !bare;
     let kind = has_data.then(lit(8, kind::COMPLETION_DATA), lit(8, kind::COMPLETION));
     use completion::{BYTE_COUNT, EP, FMT, LAYOUT, LENGTH, LOWER_ADDRESS, STATUS, T9, TAG, TYPE};
-    let header = assemble(
+    assemble(
         &LAYOUT,
         &[
             (FMT, kind.slice(5, 3)),
@@ -63,8 +72,7 @@ fn header(descriptor: Sig) -> (Sig, Sig) {
             (TAG, of(&rc::TAG)),
             (LOWER_ADDRESS, of(&rc::LOWER_ADDRESS).trunc(7)),
         ],
-    );
-    (header, has_data)
+    )
 }
 
 /// Takes beats apart.
@@ -100,10 +108,17 @@ pub fn rc(m: &Scope, beat: Stream<Axis>) -> (Parts, Stream<Sig>) {
     let there = (sops.bit_at(begun)).named("there");
     let place = m.select(begun.trunc(2), &places);
     let eops = eops.zext(8);
-    let ends_here = m.mux(last_part, &(eops >> 1).bit_at(ended), &eops.bit_at(ended));
+    let ends_alone = eops.bit_at(ended);
+    let ends_here = m.mux(last_part, &(eops >> 1).bit_at(ended), &ends_alone);
     let whole = (there & ends_here).named("whole");
-    let begins = there & !flushing & (!goes_on | (!spills & !whole));
-    let (head, has_data) = header(m.select(place, &beat.data.chunks(BITS / 4)).trunc(8 * rc::BYTES as u32));
+    // But for a row that spills over.
+    let would_begin = there & !flushing & (!goes_on | !whole);
+    let begins = would_begin & !spills;
+    // What each place says is worked out beside the choice of one.
+    let heads = beat.data.chunks(BITS / 4).into_iter().map(|quarter| quarter.trunc(8 * rc::BYTES as u32));
+    let heads: Vec<Sig> = heads.collect();
+    let has_data = m.select(place, &heads.iter().map(|head| with_data(*head)).collect::<Vec<_>>());
+    let head = header(m.select(place, &heads), has_data);
 
     // What belongs to the row of this cycle, and what is kept for later ones: both may be of one packet.
     let here = rotate(m, beat.data, goes_on.then(unit, place));
@@ -123,7 +138,8 @@ pub fn rc(m: &Scope, beat: Stream<Axis>) -> (Parts, Stream<Sig>) {
         .map(|((carried, here), below)| (flushing | (goes_on & below)).then(*carried, here))
         .collect();
     let row = cat(&row);
-    let makes = flushing | goes_on | (begins & whole & has_data);
+    // Where neither is so, the next packet begins if it is there.
+    let makes = flushing | goes_on | (there & ends_alone & has_data);
     let ends_row = flushing | (goes_on & last_part & !spills) | (!goes_on & !flushing);
 
     let (heads, head_out) = m.later("heads", &bits(8 * completion::BYTES as u32));
@@ -141,16 +157,19 @@ pub fn rc(m: &Scope, beat: Stream<Axis>) -> (Parts, Stream<Sig>) {
     head_out.connect(fifo(&m.label("head_fifo"), PLACES, head));
 
     // Packets begun are counted in two ways at once: whether one begins is known late.
-    let more = spills | m.mux(begins, &(sops >> 1).bit_at(begun), &sops.bit_at(begun));
+    let others = m.mux(would_begin, &(sops >> 1).bit_at(begun), &sops.bit_at(begun));
+    let more = spills | others;
     let leaves = step & !more;
     beat.accept(leaves);
-    let stays_open = begins.then(!whole, open & !last_part).named("stays_open");
-    let now_continued = more & (continued | goes_on);
+    // What spills over ends.
+    let would_stay = would_begin.then(!whole, open & !last_part);
+    let stays_open = (would_stay & !spills).named("stays_open");
+    let continues = continued | goes_on;
     let counted = (begins & whole).named("counted");
     m.when(step, |m| {
         m.set(&open, stays_open);
-        m.set(&goes_on, stays_open & !now_continued & !spills);
-        m.set(&continued, now_continued);
+        m.set(&goes_on, stays_open & !(others & continues));
+        m.set(&continued, more & continues);
         m.set(&flushing, spills);
         m.set(&begun, more.repeat(3) & begins.then(begun + 1, begun));
         m.set(&ended, more.repeat(3) & (ended + last_part.zext(3) + counted.zext(3)));

@@ -11,7 +11,7 @@
 use super::issue::Order;
 use super::{write, Sizes, Sweep, Tables};
 use crate::config::RnicConfig;
-use crate::stream::{deep_fifo, fifo};
+use crate::stream::{deep_fifo, fifo, forward};
 use crate::types::DmaReadData;
 use ferrowire_rtl::{clog2, lit, Collision, Scope, Sig, Stream};
 
@@ -55,7 +55,8 @@ pub fn deliver(
 
     let order = match s.tags {
         0..=64 => fifo(&m.label("order"), s.tags, order),
-        _ => deep_fifo(&m.label("order"), s.tags, order),
+        // Block RAM is slow to read, and nothing comes of a request in the cycle in which it is asked for.
+        _ => forward(&m.label("order_shown"), deep_fifo(&m.label("order"), s.tags, order)),
     };
     let ended = tables.ended.read_now(order.tag);
     let finished = (ended.phase.eq(order.phase) & !order.refused & time.valid).named("finished");

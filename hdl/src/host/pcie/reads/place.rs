@@ -5,7 +5,7 @@
 
 use super::judge::Place;
 use super::{write, Ended, Sizes, Sweep, Tables};
-use crate::stream::{fifo, Realigned};
+use crate::stream::{fifo, shown_fifo, Realigned};
 use ferrowire_rtl::{Scope, Sig, Stream};
 
 /// Completions on the way through the rotator.
@@ -22,7 +22,8 @@ pub fn place(
     places: Stream<Place>,
     bad: Stream<Sig>,
 ) {
-    let place = fifo(&m.label("places"), PLACES, places);
+    // Out of a register: whether rows are taken is known from it.
+    let place = shown_fifo(&m.label("places"), PLACES, places);
     // A path to the rotator's `ready` would cost a cycle nowhere: rows are held up only where the verdict is not there yet.
     let bad = fifo(&m.label("verdicts"), VERDICTS, bad);
     let next_row = m.reg("place_row", s.row).no_reset();
