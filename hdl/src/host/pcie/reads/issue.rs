@@ -87,8 +87,9 @@ pub fn issue(
     let count = s.row + 1;
     let room = m.reg("rows_free", count).reset(s.rows);
     let row = m.reg("next_row", s.row).reset(0);
-    let wanted = plan.rows.zext(count.max(row_count)) + 1;
-    let fits = room.zext(wanted.width()).ge(wanted).named("rows_fit");
+    let wide = count.max(row_count);
+    // One more than `plan.rows` are wanted.
+    let fits = room.zext(wide).gt(plan.rows.zext(wide)).named("rows_fit");
 
     let go = fits & (free | none);
     let skip = (plan.valid & late & !none).named("skips");
@@ -96,7 +97,7 @@ pub fn issue(
     let given = plan.gate(m, go);
     let (takes, asks) = (given.fire(), (given.fire() & !refused).named("asks"));
     let asked = Asked { phase: !phase, row, at: given.address.trunc(LOWER), length: given.length };
-    let rows = (given.rows.zext(count.max(row_count)) + 1).trunc(count);
+    let rows = given.rows.zext(wide).trunc(count);
     write(m, &tables.phases, sweep, asks, next, &!phase);
     write(m, &tables.asked, sweep, asks, next, &asked);
     m.when(takes | skip, |m| {
@@ -104,8 +105,9 @@ pub fn issue(
         m.set(&late_ones, late_ones + skip.zext(s.tag + 1));
     });
     m.when(asks, |m| m.set(&late_ones, 0));
-    m.when(takes, |m| m.set(&row, row + rows.trunc(s.row)));
-    m.set(&room, room - (takes.repeat(count) & rows) + freed.zext(count));
+    m.when(takes, |m| m.set(&row, row + rows.trunc(s.row) + 1));
+    // `room - rows - 1` beside the choice.
+    m.set(&room, m.mux(takes, &(room + !rows + freed.zext(count)), &(room + freed.zext(count))));
 
     let both = given.map(|plan| {
         let (dwords, first_be, last_be) = enables(plan.address.trunc(2), plan.length);
