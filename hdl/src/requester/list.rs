@@ -208,7 +208,8 @@ fn list_by_unit(m: &Scope, units: Stream<Fetched>, forgotten: Released, released
     let goes_on = units.valid & !is_head;
     let takes = begins | goes_on;
     // What is offered is known late: ready does not wait for whether it is.
-    units.accept(!is_head | m.mux(units.ends, &(ahead.eq(0) & out_ready), &any_free));
+    // So is that what is offered alone is taken: it counts last.
+    units.accept((!is_head | (!units.ends & any_free)) | (is_head & units.ends & ahead.eq(0) & out_ready));
 
     let held_bank = m.reg("held_bank", 2).no_reset();
     let bank = m.mux(is_head, &first_free, &held_bank);

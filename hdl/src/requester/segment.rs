@@ -600,15 +600,16 @@ pub fn segment(
     let offset = m.reg("offset", 32).no_reset();
     let behind = (row.index - oldest.index).bit(15);
     let is_oldest = oldest.index.eq(index);
-    let is_due = row.index.eq(index) & !behind & !row.held;
-    let may_be_due = starts | is_due;
-    let goes_along = behind & is_oldest & !row.held & !starts;
-    let follows = fact("follows", goes_along);
-    let stale = fact("stale", !may_be_due & !goes_along);
+    // That it is further is known late: it is put together with the rest a cycle later, in the one in which it counts.
+    let is_behind = fact("is_behind", at_row & behind & !starts);
+    let goes_along = fact("goes_along", is_oldest & !row.held);
+    let not_due = !starts & (row.held | row.index.ne(index));
+    let follows = is_behind & goes_along;
+    let stale = m.mux(is_behind, &!goes_along, &fact("not_due", not_due));
     // It has been executed: the QP went back, and comes by again.
     let has_passed = (index - row.begun).bit(15);
     let passed = fact("passed", has_passed);
-    let skips = fact("skips", is_local & has_passed & is_due);
+    let skips = fact("skips", is_local & has_passed);
     // What may have to wait: neither a start nor what is passed over.
     let may_wait = !starts & !(is_local & has_passed);
     // How many PSNs wait for their acknowledgement, counted from the row: none or too many are a bit each.
@@ -637,7 +638,8 @@ pub fn segment(
     let outstanding = (row.reads - answered_reads).named("outstanding");
     let (deep, some) =
         (answered & (outstanding.ge(copy.depth) | (row.reads - done_reads).all()), row.reads.ne(done_reads));
-    let lacks = fact("lacks", new & !faulty & (deep | (taken("fence", wqe(send_wqe::FENCE)) & some)));
+    let lacks =
+        fact("lacks", at_row & new & !faulty & (deep | (taken("fence", wqe(send_wqe::FENCE)) & some)));
     // What waits for PSNs that READs have taken waits for these as well: asking again and again would be of no use.
     let with_reads = fact("with_reads", new & some);
     let answer_lacks = lacks | (full & with_reads & !broken);
@@ -647,7 +649,7 @@ pub fn segment(
     let beyond = fact("beyond", place_in_window.ge(oldest.credits));
     let bounded = takes_receive & oldest.bounded & running;
     let asked = row.asks & !at_first & any_unacknowledged & !unacknowledged.bit(23);
-    let unheard = beyond & fact("unheard", bounded & m.mux(at_first, &!is_oldest, &asked));
+    let unheard = beyond & fact("unheard", at_row & bounded & m.mux(at_first, &!is_oldest, &asked));
     // A packet that was acknowledged meanwhile does not ask: the completer drops the answer to it as a ghost, and wakes no QP for a ghost.
     let asks = beyond & fact("questions", bounded & at_first & !unacknowledged.bit(23));
     // What is behind a withdrawal waits until all that was looked up before it is over.
@@ -662,11 +664,11 @@ pub fn segment(
     // Its own WQEs count as another's until their arrival has been told: the first of them looks again.
     let last_qp = m.reg("last_qp", cfg.qp_bits()).reset(0);
     let arrives = wqes.valid & !wqes.start;
-    let is_another = arrives & wqes.qp.ne(last_qp);
+    let of_another = arrives & wqes.qp.ne(last_qp);
     m.when(arrives, |m| m.set(&last_qp, wqes.qp));
     let just_came = m.reg("just_came", 1).reset(0);
-    m.when(is_another, |m| m.set(&just_came, 1)).otherwise_when(judging, |m| m.set(&just_came, 0));
-    let another = m.delay("another", &is_another);
+    m.when(of_another, |m| m.set(&just_came, 1)).otherwise_when(judging, |m| m.set(&just_came, 0));
+    let another = m.delay("another", &of_another);
     // While others wait, what a QP sends before another has its turn shares the quantum; who is looked at and has nothing due has no turn.
     let most = quantum(cfg);
     let used = m.reg("used", clog2(most.into()) + 1).no_reset();
@@ -695,8 +697,10 @@ pub fn segment(
         m.set(&used, 0);
     });
     // Most of it is put together before: what is sent is known late.
-    let refused = fact("stands_back", !may_be_due | is_full | is_kept | has_no_turn);
-    let refused = refused | lacks | unheard;
+    let refused = fact("stands_back", at_row & (not_due | is_full | is_kept | has_no_turn));
+    let refused = refused | is_behind | lacks | unheard;
+    m.assert(!refused | judging, "whether a WQE is refused counts in one cycle");
+    m.assert(!judging | refused | starts | !(is_behind | stale), "what is not due is refused");
     let further = m.reg("further", 24).no_reset();
     let begun_psn = m.reg("begun_psn", 24).no_reset();
     let run = m.reg("run", WINDOW_BITS).no_reset();
@@ -770,7 +774,7 @@ pub fn segment(
 
     // A packet a cycle.
     let sending = state.is(State::Send);
-    let sending = if cfg.unhurried() { sending } else { (sending & !(judging & refused)).named("sends") };
+    let sending = if cfg.unhurried() { sending } else { (sending & !refused).named("sends") };
     let first = offset.eq(0);
     let last = (!more | broken | short | astray | answered | executes).named("last");
     let fails_short = short & !broken;
@@ -833,6 +837,7 @@ pub fn segment(
     };
     let candidates = Stream::new(m, "candidates", sending & !skips, candidate);
     let sent = candidates.fire() | (sending & skips);
+    m.assert(!(sending & skips & starts), "a start is no WQE that was executed");
     // An offer that stands does not change.
     m.when(!sending | sent, |m| m.set(&shut, gate.shut));
     let (swap, compare) = (wqe(send_wqe::SWAP), wqe(send_wqe::COMPARE_ADD));

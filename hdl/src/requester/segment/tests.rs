@@ -385,7 +385,10 @@ impl Bench {
             self.past.pop_front();
         }
         let mut peek = |name: &str| self.sim.peek(&format!("bench.segment.{name}")).map(|bits| bits.to_u64());
+        // One that is refused in its first cycle there is not passed over.
+        let refused = ["stands_back", "is_behind"].iter().any(|why| peek(why).expect("a register") == 1);
         let skips = peek("skips").expect("a register") == 1 && peek("state") == Some(State::Send as u64);
+        let skips = skips && !refused;
         let (packets, resumes) = (self.sinks[CANDIDATE].items.len(), self.sinks[RESUME].items.len());
         let left = [FETCHED, RESTART].map(|source| self.sources[source].left());
         let (sending, resuming) = (self.sim.get("candidate_valid") == 1, self.sim.get("resume_valid") == 1);
