@@ -474,7 +474,9 @@ pub fn receive(
     let sought = m.reg_of("sought", &wanted.payload);
     let kept_off = swept.halted | swept.judges;
     let begins = look.is(Look::Idle) & wanted.valid & !kept_off & !swept.insists;
-    let again = look.is(Look::Wait) & !kept_off & !swept.insists;
+    // That a look has missed is known late: what comes of it is decided in the next cycle.
+    let missed = m.reg("missed", 1).reset(0);
+    let again = look.is(Look::Wait) & !missed & !kept_off & !swept.insists;
     wanted.accept(begins);
     m.when(begins, |m| m.set_all(&sought, &wanted.payload));
     let at = m.mux(look.is(Look::Idle), &wanted.payload, &sought);
@@ -551,8 +553,12 @@ pub fn receive(
     let misses = compares & !answers;
     m.when(misses, |m| m.set(&look, Look::Wait));
     m.when(again, |m| m.set(&look, compare));
-    m.when(misses & none_under_way & idle, |m| m.set(&look, Look::Ask));
-    m.when(misses & first_look, |m| {
+    m.set(&missed, misses);
+    m.assert(!missed | look.is(Look::Wait), "what has missed waits");
+    // What has come meanwhile is looked at once more.
+    let nothing_comes = none_under_way & m.delay_zero("nothing_came", &none_under_way);
+    m.when(missed & nothing_comes & idle, |m| m.set(&look, Look::Ask));
+    m.when(missed & first_look, |m| {
         m.set(&look, Look::Probe);
         m.set(&first_look, 0);
     });
@@ -707,10 +713,11 @@ pub fn receive(
     let reaches = of_each(distance + (SPREAD - 1));
     let reaches = [0, 1, 2, 3].map(|stride: usize| m.delay(&format!("reach{stride}"), &reaches[stride]));
     let wishes = reaches.map(|reach| behind + reach.zext(16));
-    let wish = m.select(queue.stride, &wishes);
-    let wished = m.delay("wished", &wish);
-    let short_of = row.limit - wish;
-    let farther = m.delay("farther", &(kind_need & short_of.bit(15)));
+    let wished = m.delay("wished", &m.select(queue.stride, &wishes));
+    // Of each stride, and not by a multiplexer, before which synthesis would have one subtraction for all.
+    let short_of = [0, 1, 2, 3]
+        .map(|stride: usize| (row.limit - wishes[stride]).bit(15) & queue.stride.eq(stride as u32));
+    let farther = m.delay("farther", &(kind_need & cat(&short_of).any()));
     let batch = m.delay("batch", &fewer(lit(7, cfg.fetch_batch)));
     let bounds = m.delay("bounds", &queue.bounds());
     let ring = m.delay("ring", &queue);
