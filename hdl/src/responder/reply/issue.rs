@@ -26,7 +26,7 @@ use super::cut::{About, Candidate, Work};
 use crate::config::RnicConfig;
 use crate::memory::{next_page, to_page_end, Lookup, Passage, Translation};
 use crate::responder::known::Known;
-use crate::stream::{breath, deep_fifo, few, fifo, forward, prompt_fifo, spare_fifo};
+use crate::stream::{breath, deep_fifo, few, fifo, forward, half, prompt_fifo, shown_fifo, spare_fifo};
 use crate::types::DmaReadRequest;
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::Access;
@@ -120,6 +120,28 @@ fn around(m: &Scope, answered: Stream<Answer>) -> Stream<Answer> {
     out
 }
 
+/// What is under way, and how many lookups belong to it.
+struct Queued {
+    pending: Stream<Pending>,
+    lookups: Sig,
+}
+
+/// The queue of what is looked up. A register shows the number of lookups: it decides what is waited for.
+fn queue(m: &Scope, cfg: &RnicConfig, pending: Stream<Pending>) -> Queued {
+    if cfg.unhurried() {
+        let pending = few(&m.label("pending"), LOOKUPS, Some(2), pending);
+        return Queued { lookups: pending.lookups, pending };
+    }
+    let lookups = Stream::new(m, "lookups", pending.fire(), pending.lookups);
+    m.assert(!lookups.valid | lookups.ready, "its queue has a place more than that of the rest");
+    let lookups = shown_fifo(&m.label("lookups"), LOOKUPS, lookups);
+    let pending = few(&m.label("pending"), LOOKUPS, None, pending);
+    m.assert(lookups.valid.eq(pending.valid), "both come together");
+    lookups.accept(pending.ready);
+    m.discard(&pending.lookups);
+    Queued { lookups: lookups.payload, pending }
+}
+
 /// Looks up and asks. `taken` pulses for each beat that leaves the payload buffer; `written`: atomics that have been
 /// written.
 #[module]
@@ -176,7 +198,7 @@ pub(super) fn issue(
     let pending = Stream::new(m, "entering", enters, Pending { about, lookups, offset, beats });
     m.drive(&pending_room, pending.ready);
     candidates.accept(pending.fire());
-    let pending = few(&m.label("pending"), LOOKUPS, cfg.unhurried().then_some(2), pending);
+    let Queued { pending, lookups } = queue(m, cfg, pending);
     let mut found = Answer { ok: answer.ok, address: answer.address };
     let mut comes = answer.valid;
     if let Some((known, offered)) = known {
@@ -202,8 +224,7 @@ pub(super) fn issue(
     let about = &pending.about;
     let kept = m.reg("kept", 1).reset(0);
     let kept_answer = m.reg_of("kept_answer", &answers.payload);
-    let two = pending.lookups.eq(2);
-    let none = pending.lookups.eq(0);
+    let (two, none) = (lookups.eq(2), lookups.eq(0));
     let keeps = pending.valid & two & !kept & answers.valid;
     let known = pending.valid & (none | (answers.valid & (!two | kept)));
     let granted = none | (answers.ok & (!two | kept_answer.ok));
@@ -217,9 +238,9 @@ pub(super) fn issue(
     let can = known & fits & read_room & departure_room;
     // Two reads, two cycles.
     let first_out = m.reg("first_out", 1).reset(0);
-    let half = can & two & asked & !first_out;
-    let go = can & !half;
-    m.when(half, |m| m.set(&first_out, 1)).otherwise_when(go, |m| m.set(&first_out, 0));
+    let halfway = can & two & asked & !first_out;
+    let go = can & !halfway;
+    m.when(halfway, |m| m.set(&first_out, 1)).otherwise_when(go, |m| m.set(&first_out, 0));
     let page_rest = to_page_end(pending.offset);
     let lengths = [about.bytes, page_rest, about.bytes, about.bytes - page_rest];
     let read = DmaReadRequest {
@@ -234,7 +255,7 @@ pub(super) fn issue(
         3 => lit(1, 0),
         _ => pending.offset.slice(3, lane_bits - 3),
     };
-    let ends = Stream::new(m, "ends", reads, End { atomic: is_atomic, word, last: !half });
+    let ends = Stream::new(m, "ends", reads, End { atomic: is_atomic, word, last: !halfway });
     m.assert(!ends.valid | ends.ready, "every read has a place");
     // As soon there as out of a deep FIFO, for data may follow at once, and out of a register: what data means is known early.
     let ends = forward(&m.label("end"), prompt_fifo(&m.label("ends"), READS, ends));
@@ -242,7 +263,9 @@ pub(super) fn issue(
     let places = Stream::new(m, "place", go & is_atomic & granted, place);
     m.assert(!places.valid | places.ready, "every atomic has a place");
     let granted_atomic = places.fire();
-    let places = breath(&m.label("place"), cfg.unhurried(), places);
+    // It is asked for much later: that it goes is known late.
+    let places =
+        if cfg.unhurried() { half(&m.label("place"), places) } else { forward(&m.label("place"), places) };
     let places = spare_fifo(&m.label("places"), ATOMICS, cfg.unhurried(), places);
     let carries = granted & about.is(Work::Read) & about.bytes.ne(0);
     let departure =
