@@ -242,7 +242,11 @@ pub(super) fn cut(
     let listed = m.mem("listed", cfg.qps, &bits(1)).style(Style::Distributed).build();
     let looks = wakes.valid & !leaves & !sweeping;
     wakes.accept(!leaves & !sweeping);
-    let is_listed = listed.read_now(wakes.qp);
+    // Of which QP something becomes known late: that is written a cycle later, and seen before.
+    let lists_one = m.reg("lists_one", 1).reset(0);
+    let (list_at, list_as) = (m.reg("list_at", cfg.qp_bits()).no_reset(), m.reg("list_as", 1).no_reset());
+    let listed_now = |of: Sig| m.mux(lists_one & of.eq(list_at), &list_as, &listed.read_now(of));
+    let is_listed = listed_now(wakes.qp);
     let enlists = looks & !is_listed;
     let (line, lined) = m.later("line", &qp);
     // While it idles no turn ends.
@@ -256,7 +260,7 @@ pub(super) fn cut(
     let still = m.delay_zero("still", &(idle & !line.valid & !push));
     let rests = still & idle & !line.valid & !wakes.valid & !opened.valid;
     m.drive(&direct, if cfg.unhurried() { lit(1, 0) } else { rests & comes & new.new });
-    m.assert(!direct | !listed.read_now(new.qp), "a QP that is in line waits for its turn");
+    m.assert(!direct | !listed_now(new.qp), "a QP that is in line waits for its turn");
     // One that has the turn is remembered.
     let came = m.reg("came", 1).reset(0);
     let begins = direct | (idle & (line.valid | (wakes.valid & !is_listed))) | (leaves & (line.valid | more));
@@ -447,9 +451,11 @@ pub(super) fn cut(
         });
     });
     let unlists = leaves & !more;
-    // The QP that has the turn is in line, and so is the QP of a wake: that may be written in any cycle, so the write enable does not wait
-    // for the end of the turn.
-    listed.write(at_emit | wakes.valid | direct | sweeping, marked, &!(unlists | sweeping));
+    // The QP that has the turn is in line, and so is the QP of a wake: that may be written in any cycle.
+    m.set(&lists_one, at_emit | wakes.valid | direct | sweeping);
+    m.set(&list_at, marked);
+    m.set(&list_as, !(unlists | sweeping));
+    listed.write(lists_one, list_at, &list_as);
     m.drive(&has_ended, leaves & ends);
     m.when(sweeping, |m| {
         m.set_all(&next, &row_shape.zeros());

@@ -523,3 +523,16 @@ fn who_is_woken_while_a_turn_waits_for_room_has_a_turn() {
         }
     }
 }
+
+#[test]
+fn who_is_woken_in_any_cycle_of_its_last_turn_or_behind_it_has_another() {
+    for (seed, gap) in [20, 21].into_iter().flat_map(|seed| (0..16).map(move |gap| (seed, gap))) {
+        let mut bench = Bench::new(seed);
+        for psn in 0..8 {
+            bench.append(2, &[("psn", psn), ("swap", 1)]);
+            bench.steps(gap, 0.0);
+        }
+        bench.steps(80, 0.0);
+        assert_eq!(bench.field("about_psn"), (0..8).collect::<Vec<_>>(), "seed {seed}, gap {gap}");
+    }
+}
