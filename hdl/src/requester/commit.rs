@@ -40,7 +40,9 @@ use crate::requester::schedule::wqe_places;
 use crate::requester::segment::{is_local, Operands, Packet};
 use crate::requester::turns::Turn;
 use crate::rx::parse::opcode_is;
-use crate::stream::{breath, fact_of, few, fifo, forward, half, prompt_fifo, row_of, spare_fifo, wide_fifo};
+use crate::stream::{
+    breath, deep_fifo, fact_of, few, fifo, forward, half, prompt_fifo, row_of, shown_fifo, wide_fifo,
+};
 use crate::types::{is_raw, DmaReadRequest, OfQp, Oldest, QpBroadcast, QpInit, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
@@ -519,7 +521,11 @@ pub fn commit(
     let turn = Turn { inline: pending.inline, skip: !good };
     let turns = Stream::new(m, "turns", go & (pending.inline | pays), turn);
     m.drive(&turn_room, turns.ready);
-    let turns = spare_fifo(&m.label("turns"), TURNS, cfg.unhurried(), turns);
+    // Out of a register where it is asked for at once.
+    let turns = match cfg.unhurried() {
+        true => deep_fifo(&m.label("turns"), TURNS, turns),
+        false => shown_fifo(&m.label("turns"), TURNS, turns),
+    };
     m.assert(!(pending.valid & has_operands) | operands.valid, "operands come before their packet");
     operands.accept(go & has_operands);
     let header = TxPacket {
