@@ -183,8 +183,10 @@ pub fn realign(m: &Scope, command: Stream<Realign>, data: Stream<Sig>) -> Stream
     let first = index.eq(0);
     let last = index.eq(plans.beats);
     let enters = data.valid & plans.valid & rotated_free;
-    data.accept(plans.valid & rotated_free & !(last & plans.keep));
-    plans.accept(data.valid & rotated_free & last);
+    // The same from registers of their own, for the enables of the wide registers come late to so many.
+    let moves = m.wire("moves", 1);
+    data.accept(plans.valid & moves & !(last & plans.keep));
+    plans.accept(data.valid & moves & last);
     let beat = Rotated {
         data: rotate(m, data.payload, plans.rotate),
         here: lanes_from(plans.rotate),
@@ -201,6 +203,8 @@ pub fn realign(m: &Scope, command: Stream<Realign>, data: Stream<Sig>) -> Stream
         m.set(&rotated_valid, enters);
         m.set_all(&rotated, &beat);
     });
+    let rotated_empty = m.reg("rotated_empty", 1).reset(1);
+    m.set(&rotated_empty, m.mux(moves, &!(data.valid & plans.valid), &rotated_empty));
     m.when(enters, |m| m.set(&index, last.then(lit(index.width(), 0), index + 1)));
 
     // Merge with what the beat before left.
@@ -209,6 +213,8 @@ pub fn realign(m: &Scope, command: Stream<Realign>, data: Stream<Sig>) -> Stream
     let shown = m.reg_of("shown", &shape);
     let out = Stream::new(m, "out", shown_valid, shown.clone());
     let shown_free = !shown_valid | out.ready;
+    let shown_empty = m.reg("shown_empty", 1).reset(1);
+    let frees = shown_empty | out.ready;
     let held = m.reg("held", data.payload.width()).no_reset();
     // The beat before was the packet's first and only held.
     let only_held = m.reg("only_held", 1).reset(0);
@@ -221,6 +227,9 @@ pub fn realign(m: &Scope, command: Stream<Realign>, data: Stream<Sig>) -> Stream
     let ends = rotated.last & !rotated.flush;
     let strobe = begins.then(rotated.from_first, all) & ends.then(rotated.to_end, all);
     m.drive(&taken, rotated_valid & ((rotated.hold & !flushing) | (shown_free & (rotated.hold | !flushing))));
+    m.drive(&moves, rotated_empty | (rotated.hold & !flushing) | (frees & (rotated.hold | !flushing)));
+    m.assert(moves.eq(rotated_free) & frees.eq(shown_free), "both say the same");
+    m.set(&shown_empty, m.mux(frees, &!(flushing | (rotated_valid & !rotated.hold)), &shown_empty));
     m.when(shown_free, |m| {
         m.set(&shown_valid, flushing | (rotated_valid & !rotated.hold));
         let strobe = flushing.then(flush_strobe, strobe);
