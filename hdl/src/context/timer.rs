@@ -225,22 +225,24 @@ pub fn timer(
     let looked_qp = m.delay("looked_qp", &sweep);
     // Ticks that have passed, less one: so more than 2^n have where a bit from n on is set, and none where all are.
     let passed = (now + !stamp).named("passed");
-    let none = passed.all();
+    let none = now.eq(stamp);
     let beyond = (passed & lit(32, u32::MAX).shl_by(code)).any();
     let late = looked.eq(WAITS) & code.ne(0) & beyond & !none;
     let over = looked.eq(PAUSES) & (none | !passed.bit(31));
     // A QP that waits for nothing is stopped when its time is over, so that stamps never grow old.
     let stale = looked.eq(IDLE) & passed.slice(30, 2).any() & !none;
     // Where one is suspected already, what is due waits for its turn.
-    let due = m.reg("due", 1).reset(0);
+    let (compared, counts) = (m.reg("compared", 1).reset(0), m.reg("counts", 1).no_reset());
+    let due = compared & counts;
     let due_qp = m.reg("due_qp", qp_bits).no_reset();
     let due_kind = m.reg("due_kind", 2).no_reset();
     let was_touched = writes & qp.eq(due_qp);
     let busy = holds | is_check;
     let waits = due & busy & !was_touched;
     m.assert(!(waits & looking), "the sweep stands while something is due");
-    m.set(&due, waits | (looking & (late | over | stale) & !(writes & qp.eq(looked_qp))));
+    m.set(&compared, waits | (looking & !(writes & qp.eq(looked_qp))));
     m.when(!waits, |m| {
+        m.set(&counts, late | over | stale);
         m.set(&due_qp, looked_qp);
         m.set(&due_kind, looked);
     });
