@@ -350,9 +350,11 @@ pub fn check(
     let read = is(|o| o.operation() == Operation::ReadRequest);
     let atomic = is(|o| matches!(o.operation(), Operation::CompareSwap | Operation::FetchAdd));
     let compare = is(|o| o.operation() == Operation::CompareSwap);
+    let is_quiet = service.any();
     let exists = fact(m, "exists", exists);
     let service = fact(m, "service", service);
-    let (quiet, raw) = (service.any(), service.all());
+    let quiet = fact(m, "quiet", is_quiet);
+    let raw = service.all();
     let datagram = service.eq(Service::Ud.code());
     let starts = fact(m, "starts", first_or_only);
     let ends = fact(m, "ends", last_or_only);
@@ -487,7 +489,8 @@ pub fn check(
     let sound = in_order & offered & ready;
     let passed_over = quiet & !sound;
     // Whether it is executed, but for what is only known in the next cycle.
-    let good = sound & packet & !foreign & (quiet | (expected & !duplicate));
+    let good = sound & packet & !foreign & (quiet | expected);
+    m.assert(!(expected & duplicate), "what is expected is no duplicate");
     let foreign_reason = m.wire("foreign_reason", REASON_BITS);
     m.when(!exists, |m| m.set(&foreign_reason, code(DropReason::NoQp)))
         .otherwise_when(!takes_it, |m| m.set(&foreign_reason, code(DropReason::QpState)))
