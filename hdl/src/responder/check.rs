@@ -485,8 +485,8 @@ pub fn check(
     let reason = m.wire("reason", REASON_BITS);
     let foreign =
         (!(exists & takes_it & right_service & right_key & right_source & right_place)).named("foreign");
-    // The length is known last: it counts in the next cycle.
-    let sound = in_order & offered & ready;
+    // Its length, and whether there is a receive, are known last: they count in the next cycle.
+    let sound = in_order & offered;
     let passed_over = quiet & !sound;
     // Whether it is executed, but for what is only known in the next cycle.
     let good = sound & packet & !foreign & (quiet | expected);
@@ -499,15 +499,13 @@ pub fn check(
         .otherwise_when(!right_source, |m| m.set(&foreign_reason, wrong_source))
         .otherwise(|m| m.set(&foreign_reason, code(DropReason::Destination)));
     m.when(!in_order, |m| m.set(&reason, code(DropReason::Sequence)))
-        .otherwise_when(offered & !ready, |m| m.set(&reason, code(DropReason::NoReceive)))
         .otherwise(|m| m.set(&reason, code(DropReason::Malformed)));
     m.when(passed_over, |m| m.set(&class, Class::Dropped.code()))
         .otherwise_when(quiet, |m| m.set(&class, Class::Execute.code()))
         .otherwise_when(duplicate, |m| m.set(&class, Class::Duplicate.code()))
         .otherwise_when(!expected & row.silent, |m| m.set(&class, Class::Gap.code()))
         .otherwise_when(!expected, |m| m.set(&class, Class::FirstGap.code()))
-        .otherwise_when(!(in_order & offered), |m| m.set(&class, Class::Invalid.code()))
-        .otherwise_when(!ready, |m| m.set(&class, Class::NotReady.code()));
+        .otherwise_when(!sound, |m| m.set(&class, Class::Invalid.code()));
     let keep = |m: &Scope, name: &str, value: Sig| {
         let reg = m.reg(name, value.width()).no_reset();
         m.when(at_judge, |m| m.set(&reg, value));
@@ -534,7 +532,7 @@ pub fn check(
     let from_shared = takes & copy.has_srq & !row.kept;
     let due = expected | quiet;
     let asks_shared = keep(m, "asks_shared", due & in_order & offered & from_shared);
-    let unready = keep(m, "unready", quiet & in_order & offered & !ready);
+    let unready = Class::Execute.is(found) & keep(m, "has_none", !ready);
     let seen_ready = keep(m, "seen_ready", seen.ready);
     let shared_index = keep(m, "shared_index", seen.index);
     // A receive of a shared queue lies in the queue's domain (IBTA volume 1, 10.2.9.2).
@@ -561,13 +559,13 @@ pub fn check(
         &m.mux(quiet, &lit(4, Class::Dropped.code()), &lit(4, Class::Invalid.code())),
         &found,
     );
-    let executes = good & right_length & !(asks_shared & !seen_ready) & !(placeless | crowded);
+    let none = (asks_shared & !seen_ready) | unready;
+    let executes = good & right_length & !none & !(placeless | crowded);
     let executes = executes.named("executes");
-    let (asks_shared, unready) = (asks_shared & ours, unready & ours);
+    let (asks_shared, none, unready) = (asks_shared & ours, none & ours, unready & quiet & ours);
     // A repeated READ lies in what was asked for (IBTA volume 1, 9.7.5.1.4).
     // Of UC and UD nothing is taken in vain: there is no error to complete it with.
     let takes_shared = (asks_shared & seen_ready & !(quiet & Class::Dropped.is(found))).named("takes_shared");
-    let none = asks_shared & !seen_ready;
     let refusal = m.mux(quiet, &lit(4, Class::Dropped.code()), &lit(4, Class::NotReady.code()));
     // A READ or an atomic, which takes no receive, may have no place though all else is good.
     let follows = Class::Execute.is(found);
