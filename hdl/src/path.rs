@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a path's MTU and partition key mean, the same for all engines.
 
-use ferrowire_rtl::{lit, Scope, Sig};
+use ferrowire_rtl::{cat, lit, Scope, Sig};
 
 /// Bytes of a path MTU; 1 is 256 bytes, 5 is 4,096.
 pub(crate) fn mtu_bytes(code: Sig) -> Sig {
@@ -12,6 +12,12 @@ pub(crate) fn mtu_bytes(code: Sig) -> Sig {
 pub(crate) fn whole_mtus(m: &Scope, bytes: Sig, code: Sig) -> Sig {
     let shifts: Vec<Sig> = (0..8).map(|mtu| bytes.slice(7 + mtu, 24.min(25 - mtu)).zext(24)).collect();
     m.select(code, &shifts)
+}
+
+/// Whether there is any, by the bits that count: a number of bytes of 32 bits is known late.
+pub(crate) fn any_whole_mtu(bytes: Sig, code: Sig) -> Sig {
+    let of_some: Vec<Sig> = (0..7).map(|mtu: u32| bytes.bit(7 + mtu) & code.le(mtu)).collect();
+    cat(&of_some).any() | bytes.slice(14, 18).any()
 }
 
 /// Bytes of so many packets of a path MTU each.

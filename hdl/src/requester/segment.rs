@@ -73,7 +73,7 @@ use crate::context::congestion::{Gate, Sent};
 use crate::fields::field;
 use crate::host::AhEntry;
 use crate::memory::{Withdrawals, WITHDRAWN_BITS};
-use crate::path::{bytes_of_packets, mtu_bytes, whole_mtus};
+use crate::path::{any_whole_mtu, bytes_of_packets, mtu_bytes, whole_mtus};
 use crate::requester::list::{Released, Wqe};
 use crate::requester::schedule::{Resume, Waiting};
 use crate::stream::fifo;
@@ -734,7 +734,7 @@ pub fn segment(
         m.set(&to_high, row.high - row.psn);
         m.set(&remaining, length - row.offset);
         // By the number of its last byte.
-        m.set(&more, whole_mtus(m, length + !row.offset, copy.mtu).any() & length.any());
+        m.set(&more, any_whole_mtu(length + !row.offset, copy.mtu) & length.any());
         m.set(&remote_low, low_of(wqe(send_wqe::REMOTE_VA), row.offset));
         m.set(&short, row.offset.any() & length.le(row.offset) & !starts);
         m.set(&astray, is_ud & no_handle & !starts);

@@ -323,8 +323,16 @@ fn draft(cfg: &RnicConfig, p: &TxPacket) -> Draft {
     let payload_words = rounded.slice(2, length - 1);
     let pad = lit(2, 0) - p.payload_bytes.trunc(2);
 
+    // Each bit of the words of all headers comes from the opcode alone, for the extensions have many multiplexers to choose.
     let fixed = (udp::BYTES + bth::BYTES + icrc::BYTES) / 4;
-    let datagram_words = payload_words.zext(14) + extension_words.zext(14) + fixed;
+    let header_words = |o: &Opcode| fixed + o.extensions().iter().map(|ext| ext.bytes()).sum::<usize>() / 4;
+    let of_headers: Vec<Sig> = (0..clog2(((fixed + EXTENSION_BYTES / 4) + 1) as u64))
+        .map(|bit| {
+            let usual = (fixed >> bit & 1) as u32;
+            is(cfg, p.opcode, |o| (header_words(&o) ^ fixed) >> bit & 1 == 1) ^ lit(1, usual)
+        })
+        .collect();
+    let datagram_words = payload_words.zext(14) + cat(&of_headers).zext(14);
     let datagram_bytes = cat(&[lit(2, 0), datagram_words]);
 
     let udp = assemble(&udp::LAYOUT, &[(udp::SPORT, lit(16, 0)), (udp::LEN, datagram_bytes)]);

@@ -41,7 +41,7 @@ use crate::context::congestion::{Charge, Gate};
 use crate::loopback::reserved;
 use crate::memory::to_page_end;
 use crate::path::mtu_bytes;
-use crate::stream::{deep_fifo, fifo, forward, half, spare_fifo};
+use crate::stream::{deep_fifo, forward, half, shown_fifo, spare_fifo};
 use crate::types::{QpAttributes, QpBroadcast, TableWrite};
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::opcode::Opcode;
@@ -237,7 +237,7 @@ pub(super) fn cut(
     );
     opened.accept(sweeping | woken.ready);
     wakes.accept(!opened.valid & woken.ready);
-    let wakes = fifo(&m.label("wakes"), WAKES, woken);
+    let wakes = shown_fifo(&m.label("wakes"), WAKES, woken);
     // In the line, or its turn.
     let listed = m.mem("listed", cfg.qps, &bits(1)).style(Style::Distributed).build();
     let looks = wakes.valid & !leaves & !sweeping;
