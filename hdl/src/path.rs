@@ -43,6 +43,7 @@ mod tests {
             let (code, bytes, packets) = (m.input("code", 3), m.input("bytes", 32), m.input("packets", 24));
             m.output("mtu", &mtu_bytes(code));
             m.output("whole", &whole_mtus(m, bytes, code));
+            m.output("any", &any_whole_mtu(bytes, code));
             m.output("of_packets", &bytes_of_packets(packets, code));
             m.output("same", &same_partition(m.input("a", 16), m.input("b", 16)));
         });
@@ -62,6 +63,7 @@ mod tests {
                 sim.set(port, value);
             }
             assert_eq!((sim.get("mtu"), sim.get("whole")), (mtu, bytes / mtu));
+            assert_eq!(sim.get("any"), u64::from(bytes >= mtu));
             assert_eq!(sim.get("of_packets"), packets * mtu);
             let same = a << 1 == b << 1 && (a | b) >> 15 == 1;
             assert_eq!(sim.get("same"), u64::from(same), "{a:#x} {b:#x}");

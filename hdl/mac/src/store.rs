@@ -125,7 +125,7 @@ pub fn store(
     // Where it waits for room the next place is nobody's: what is written there without being kept is written over.
     let writes = if waits { !is_full } else { fire & !lost };
     ring.write(writes, tail.trunc(address), &Kept { beat: input.beat.clone(), cut: lost | !good });
-    // It is kept, and ends or not: whether it is lost is known late.
+    // The tail goes on after a beat that is kept, of a frame that has not ended badly. Whether it is lost is known late.
     let goes_on = (last & begun | !lost & (good | !last)).named("goes_on");
     m.when(fire, |m| {
         m.set(&given_up, lost & !last);

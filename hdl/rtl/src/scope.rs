@@ -467,7 +467,7 @@ impl Scope {
     /// What `body` declares, and all modules in it, goes back to its reset values where `restart` holds, as with its domain's reset: registers without a
     /// reset, those of [`reset_once`](RegBuilder::reset_once) and memories stay. What is assigned to these registers is assigned within `body`. Each module that needs it has a port `restart`.
     /// If `restart` is a register that the domain's reset sets to 1, it stands for that reset too: one net, from a flip-flop, takes these registers back.
-    /// They then begin one cycle after the others of the domain, and a reset lasts two cycles at least.
+    /// They then begin one cycle after the others of the domain, so a reset lasts a cycle longer.
     #[track_caller]
     pub fn restarted<R>(&self, restart: Sig, body: impl FnOnce(&Scope) -> R) -> R {
         let loc = Location::caller();

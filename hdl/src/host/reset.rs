@@ -8,7 +8,7 @@
 //!            Drain: no read and no write begins; what has begun ends, wholly; nobody is interrupted
 //!              |  nothing is under way
 //!              v
-//!            Restart: two cycles, as long as a reset lasts at least; what has a reset value in the card's core has it again
+//!            Restart: two cycles; what has a reset value in the card's core has it again
 //!              |
 //!              v
 //!            Clear: the command processor goes through all tables

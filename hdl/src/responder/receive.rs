@@ -474,7 +474,7 @@ pub fn receive(
     let sought = m.reg_of("sought", &wanted.payload);
     let kept_off = swept.halted | swept.judges;
     let begins = look.is(Look::Idle) & wanted.valid & !kept_off & !swept.insists;
-    // That a look has missed is known late: what comes of it is decided in the next cycle.
+    // A look that found nothing while no read was under way.
     let missed = m.reg("missed", 1).reset(0);
     let again = look.is(Look::Wait) & !missed & !kept_off & !swept.insists;
     wanted.accept(begins);
@@ -553,12 +553,11 @@ pub fn receive(
     let misses = compares & !answers;
     m.when(misses, |m| m.set(&look, Look::Wait));
     m.when(again, |m| m.set(&look, compare));
-    m.set(&missed, misses);
-    m.assert(!missed | look.is(Look::Wait), "what has missed waits");
-    // What has come meanwhile is looked at once more.
-    let nothing_comes = none_under_way & m.delay_zero("nothing_came", &none_under_way);
-    m.when(missed & nothing_comes & idle, |m| m.set(&look, Look::Ask));
-    m.when(missed & first_look, |m| {
+    // It asks in the next idle cycle, unless a read begins first. To look again meanwhile could miss each idle cycle: both go round in the same time.
+    let missed_now = (misses & !first_look) | missed;
+    m.set(&missed, missed_now & none_under_way & !idle);
+    m.when(missed_now & none_under_way & idle, |m| m.set(&look, Look::Ask));
+    m.when(misses & first_look, |m| {
         m.set(&look, Look::Probe);
         m.set(&first_look, 0);
     });

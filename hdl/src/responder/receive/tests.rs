@@ -587,3 +587,42 @@ fn what_a_message_waits_for_is_read_at_once_though_much_is_read_ahead() {
     assert!(ahead > late + 2, "{ahead} reads, none of them ahead");
     bench.check();
 }
+
+#[test]
+fn a_look_that_missed_asks_in_whatever_cycles_a_need_stands() {
+    for (beat_bytes, k) in [8, 64].into_iter().flat_map(|beat| (0..16).map(move |k| (beat, k))) {
+        let mut bench = Bench::of(3 + k, beat_bytes, 0.0, 600, QPS);
+        bench.touched = 0.0;
+        (0..QPS).for_each(|qp| bench.create_sized(qp, 8, 0));
+        // WQE 8 of queue 1 and WQE 236 of queue 0 have the same slot.
+        bench.post(0, 237);
+        bench.post(1, 9);
+        (2..QPS).for_each(|qp| bench.post(qp, 256));
+        bench.steps(3000);
+        let touch = |bench: &mut Bench, qp: usize, index: u16| {
+            let fields = [("queue", bench.number(qp)), ("index", index.into()), ("stride", 0)];
+            bench.sources[TOUCH].push_values(&fields);
+        };
+        touch(&mut bench, 1, 8);
+        bench.steps(60);
+        bench.want(1, 8);
+        bench.steps(40);
+        touch(&mut bench, 0, 236);
+        bench.steps(60);
+        assert_eq!(bench.reads.len(), 2);
+        // Both come right behind each other, so the first may be gone before it is seen. Then others need more than there is room for.
+        let due = bench.cycle + 20 + k;
+        bench.reads.iter_mut().for_each(|read| read.0 = due);
+        for _ in 0..3000 {
+            let (qp, index) = (bench.random.rng.random_range(2..QPS), bench.random.rng.random_range(8..250));
+            touch(&mut bench, qp, index);
+        }
+        let mut cycles = 0;
+        while bench.sinks[RECEIVED].items.is_empty() {
+            bench.step();
+            cycles += 1;
+            assert!(cycles < 10_000, "{beat_bytes}, {k}: it waits for ever");
+        }
+        bench.check();
+    }
+}
