@@ -8,7 +8,7 @@ use crate::host::pcie::send::{enables, header, Header};
 use crate::host::pcie::split::Chunk;
 use crate::host::pcie::writes::{Passed, Taken};
 use crate::host::pcie::PcieSettings;
-use crate::stream::{fork, forward};
+use crate::stream::{catch, fork, forward};
 use ferrowire_rtl::{lit, Bundle, Scope, Sig, Stream};
 
 /// A chunk as it is asked for, for who delivers it.
@@ -125,9 +125,10 @@ pub fn issue(
         let order = Order { tag: next, phase: !phase, rows: plan.rows, last: plan.last, refused };
         Both { tlp: ReadTlp { header, long, behind: plan.behind.clone() }, order }
     });
+    // From here on an offer stays: whether a tag is free may change before it is taken. Which turn `send` gives is not known here in the same cycle.
+    let both = catch(&m.label("caught"), both);
     // Whether it must wait is compared while it goes into a register, and then until it need not: what has passed has passed.
     let comes = (both.fire(), both.tlp.behind.count);
-    // From here on an offer stays: whether a tag is free may change before it is taken.
     let given = forward(&m.label("given"), both);
     let clear = m.reg("is_clear", 1).reset(0);
     let (comes_clear, waits) = (passed_writes.covers(comes.1), given.tlp.behind.count);
