@@ -122,7 +122,7 @@ pub fn store(
     };
     // One that has begun has an end in any case: what stands there tells whether it is its own.
     let ends = last & (begun | (good & !lost));
-    // Where it waits for room the next place is nobody's: what is written there without being kept is written over.
+    // If the store waits for room, the next beat writes over a beat that was not kept.
     let writes = if waits { !is_full } else { fire & !lost };
     ring.write(writes, tail.trunc(address), &Kept { beat: input.beat.clone(), cut: lost | !good });
     // The tail goes on after a beat that is kept, of a frame that has not ended badly. Whether it is lost is known late.

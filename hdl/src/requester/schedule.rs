@@ -590,7 +590,7 @@ pub fn schedule(
     })
     .otherwise_when(state_write.enable & state_write.index.eq(recovered), |m| m.set(&recovering, 0));
     let count = less.zext(7) + 1;
-    // As the read copy still has it, but from a register: a block RAM is slow to read.
+    // The same as in the read copy, from a register: a block RAM is slow to read.
     let stride = m.delay("stride", &queue.stride);
     let units = count.shl_by(stride);
     let length = cat(&[lit(6, 0), units]);

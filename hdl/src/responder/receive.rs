@@ -553,7 +553,7 @@ pub fn receive(
     let misses = compares & !answers;
     m.when(misses, |m| m.set(&look, Look::Wait));
     m.when(again, |m| m.set(&look, compare));
-    // It asks in the next idle cycle, unless a read begins first. To look again meanwhile could miss each idle cycle: both go round in the same time.
+    // It asks in the next idle cycle, unless a read begins first. A loop of looks could miss every idle cycle, as both loops may take the same number of cycles.
     let missed_now = (misses & !first_look) | missed;
     m.set(&missed, missed_now & none_under_way & !idle);
     m.when(missed_now & none_under_way & idle, |m| m.set(&look, Look::Ask));

@@ -49,7 +49,7 @@ fn with_data(descriptor: Sig) -> Sig {
     field(&rc::LAYOUT, &rc::DWORDS, descriptor).any() & !bare(descriptor)
 }
 
-/// The header that a descriptor stands for, which data follows or not.
+/// The header of a descriptor, with data after it or without.
 fn header(descriptor: Sig, has_data: Sig) -> Sig {
     let of = |which| field(&rc::LAYOUT, which, descriptor);
     let error = of(&rc::ERROR);

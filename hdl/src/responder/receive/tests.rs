@@ -610,7 +610,7 @@ fn a_look_that_missed_asks_in_whatever_cycles_a_need_stands() {
         touch(&mut bench, 0, 236);
         bench.steps(60);
         assert_eq!(bench.reads.len(), 2);
-        // Both come right behind each other, so the first may be gone before it is seen. Then others need more than there is room for.
+        // The two arrive one after the other, so the first may be replaced before the look sees it. Then others need more than there is room for.
         let due = bench.cycle + 20 + k;
         bench.reads.iter_mut().for_each(|read| read.0 = due);
         for _ in 0..3000 {

@@ -242,7 +242,7 @@ pub(super) fn cut(
     let listed = m.mem("listed", cfg.qps, &bits(1)).style(Style::Distributed).build();
     let looks = wakes.valid & !leaves & !sweeping;
     wakes.accept(!leaves & !sweeping);
-    // Of which QP something becomes known late: that is written a cycle later, and seen before.
+    // The QP is known late, so the table is written a cycle later. Until then the value is forwarded.
     let lists_one = m.reg("lists_one", 1).reset(0);
     let (list_at, list_as) = (m.reg("list_at", cfg.qp_bits()).no_reset(), m.reg("list_as", 1).no_reset());
     let listed_now = |of: Sig| m.mux(lists_one & of.eq(list_at), &list_as, &listed.read_now(of));

@@ -125,7 +125,7 @@ pub fn issue(
         let order = Order { tag: next, phase: !phase, rows: plan.rows, last: plan.last, refused };
         Both { tlp: ReadTlp { header, long, behind: plan.behind.clone() }, order }
     });
-    // From here on an offer stays: whether a tag is free may change before it is taken. Which turn `send` gives is not known here in the same cycle.
+    // From here on an offer stays: whether a tag is free may change before it is taken. The turn that `send` gives comes back a cycle later.
     let both = catch(&m.label("caught"), both);
     // Whether it must wait is compared while it goes into a register, and then until it need not: what has passed has passed.
     let comes = (both.fire(), both.tlp.behind.count);
