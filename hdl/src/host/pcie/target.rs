@@ -148,7 +148,7 @@ pub fn target(
     let whole = cat(&parts);
     let long_one = m.reg("too_long", 1).reset(0);
     let beyond = at.eq(beats);
-    // Double words of the request behind a short header, and behind a long one, as long as it fits; and whether it ends within one.
+    // Double words of the request after a short header and after a long one, and whether it ends within a double word.
     let words_behind = [SHORT, HEADER].map(|header| m.reg(&format!("words_behind_{header}"), 6).no_reset());
     let uneven = m.reg("uneven", 1).no_reset();
     m.when(cq.fire(), |m| {
