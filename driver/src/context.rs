@@ -104,7 +104,7 @@ pub struct Capabilities {
     /// Raw Ethernet queue pair.
     pub raw_ethernet: bool,
     /// Selective retransmission.
-    pub selective_repeat: bool,
+    pub selective: bool,
     /// IPv6.
     pub ipv6: bool,
     /// VLAN tags.
@@ -169,7 +169,7 @@ impl Capabilities {
             srq: field!(FEATURES, "srq", can) == 1,
             congestion: field!(FEATURES, "congestion", can) == 1,
             raw_ethernet: field!(FEATURES, "raw_ethernet", can) == 1,
-            selective_repeat: field!(FEATURES, "selective_repeat", can) == 1,
+            selective: field!(FEATURES, "selective", can) == 1,
             ipv6: field!(FEATURES, "ipv6", can) == 1,
             vlan: field!(FEATURES, "vlan", can) == 1,
             msix: field!(FEATURES, "msix", can) == 1,

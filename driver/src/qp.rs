@@ -163,6 +163,8 @@ pub struct QpAttributes {
     pub max_dest_rd_atomic: Option<u8>,
     /// UDP source port.
     pub sport: Option<u16>,
+    /// Selective retransmission, which the peer must have agreed to; cards without the feature refuse it.
+    pub selective: Option<bool>,
     /// State that the caller believes it is in; the card refuses when it is another.
     pub cur_state: Option<QpState>,
     /// Going to SQD: send the event `SQ_DRAINED` to the asynchronous event queue when what is in progress has ended.
@@ -173,7 +175,7 @@ setters! {
     QpAttributes:
     access AccessFlags, pkey u16, qkey u32, av AddressVector, path_mtu PathMtu, dest_qpn u32,
     rq_psn Psn, sq_psn Psn, timeout u8, retry_cnt u8, rnr_retry u8, min_rnr_timer u8,
-    max_rd_atomic u8, max_dest_rd_atomic u8, sport u16, cur_state QpState, sqd_event bool,
+    max_rd_atomic u8, max_dest_rd_atomic u8, sport u16, selective bool, cur_state QpState, sqd_event bool,
 }
 
 impl QpAttributes {
@@ -198,6 +200,7 @@ impl QpAttributes {
             (B::Sport, self.sport.is_some()),
             (B::CurState, self.cur_state.is_some()),
             (B::SqdEvent, self.sqd_event.is_some()),
+            (B::Selective, self.selective.is_some()),
         ];
         given
             .iter()
@@ -229,6 +232,7 @@ impl QpAttributes {
             sport: self.sport.unwrap_or(reset.sport),
             cur_state: self.cur_state.map_or(reset.cur_state, QpState::code),
             sqd_event: self.sqd_event.unwrap_or(reset.sqd_event),
+            selective: self.selective.unwrap_or(reset.selective),
             ..reset
         }
     }
@@ -257,6 +261,14 @@ impl QpAttributes {
                 attribute: "access",
                 value: local.bits().into(),
                 fix: "a queue pair has remote rights only".into(),
+            });
+        }
+        if self.selective == Some(true) && !can.selective {
+            return Err(Error::Attribute {
+                operation: MODIFY,
+                attribute: "selective",
+                value: 1,
+                fix: "the card has no selective retransmission; leave it out for go-back-N".into(),
             });
         }
         self.access.unwrap_or_default().check(MODIFY, can)?;
@@ -299,6 +311,8 @@ pub struct RtrAttributes {
     pub min_rnr_timer: Option<u8>,
     /// UDP source port; 0xc000 to 0xffff spread connections over paths.
     pub sport: Option<u16>,
+    /// Selective retransmission, if the peer has agreed to it; RC, by cards with the feature.
+    pub selective: Option<bool>,
     /// Other rights than those given with INIT.
     pub access: Option<AccessFlags>,
     /// Another partition than that given with INIT.
@@ -310,7 +324,7 @@ pub struct RtrAttributes {
 setters! {
     RtrAttributes:
     av AddressVector, path_mtu PathMtu, dest_qpn u32, rq_psn Psn, max_dest_rd_atomic u8,
-    min_rnr_timer u8, sport u16, access AccessFlags, pkey u16, qkey u32,
+    min_rnr_timer u8, sport u16, selective bool, access AccessFlags, pkey u16, qkey u32,
 }
 
 /// Attributes for RTR to RTS.
@@ -359,6 +373,7 @@ impl From<RtrAttributes> for QpAttributes {
             max_dest_rd_atomic: a.max_dest_rd_atomic,
             min_rnr_timer: a.min_rnr_timer,
             sport: a.sport,
+            selective: a.selective,
             access: a.access,
             pkey: a.pkey,
             qkey: a.qkey,

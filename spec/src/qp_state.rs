@@ -3,7 +3,8 @@
 //! (IBTA 10.3.1, 11.2.5.2 table 95).
 //!
 //! One port, no alternate path: what the standard says about these has no attribute here. The UDP source port
-//! is an attribute of ours, allowed wherever the address vector is.
+//! is an attribute of ours, allowed wherever the address vector is; so is selective retransmission, which both ends choose before the first
+//! packet.
 
 use crate::wire::opcode::Service;
 
@@ -101,6 +102,8 @@ crate::table::codes! {
     CurState = 15, "CUR_STATE";
     /// Event when drained.
     SqdEvent = 16, "SQD_EVENT";
+    /// Selective retransmission, which the peer has agreed to.
+    Selective = 17, "SELECTIVE";
 }
 
 impl Attributes {
@@ -217,7 +220,7 @@ macro_rules! transitions {
 transitions! {
     Rc Reset -> Init: [Access Pkey] [CurState];
     Rc Init -> Init: [] [Access Pkey CurState];
-    Rc Init -> Rtr: [Av PathMtu DestQpn RqPsn MaxDestRdAtomic MinRnrTimer] [Access Pkey Sport CurState];
+    Rc Init -> Rtr: [Av PathMtu DestQpn RqPsn MaxDestRdAtomic MinRnrTimer] [Access Pkey Sport CurState Selective];
     Rc Rtr -> Rts: [SqPsn Timeout RetryCnt RnrRetry MaxRdAtomic] [Access MinRnrTimer CurState];
     Rc Rts -> Rts: [] [Access MinRnrTimer CurState];
     Rc Rts -> Sqd: [] [SqdEvent CurState];

@@ -642,6 +642,7 @@ pub fn command(
             modify(&MAX_DEST_RD_ATOMIC).gt(most),
             Attribute::MaxDestRdAtomic,
         );
+        range(AttributeBit::Selective, modify(&SELECTIVE), Attribute::Selective);
     }
     let av = |f: &Field| get(&set_av::LAYOUT, f);
     {

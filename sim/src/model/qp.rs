@@ -82,6 +82,8 @@ pub struct QpAttr {
     pub max_dest_rd_atomic: Option<u8>,
     /// UDP source port.
     pub sport: Option<u16>,
+    /// Selective retransmission.
+    pub selective: Option<bool>,
     /// Event when drained.
     pub sqd_event: Option<bool>,
 }
@@ -112,6 +114,7 @@ impl QpAttr {
             (self.sport.is_some(), A::Sport),
             (self.cur_state.is_some(), A::CurState),
             (self.sqd_event.is_some(), A::SqdEvent),
+            (self.selective.is_some(), A::Selective),
         ];
         given
             .iter()

@@ -99,7 +99,7 @@ fn info_has_the_keys_and_the_order_of_ibv_devinfo_and_the_values_of_the_card() {
         ("srq", can.srq),
         ("congestion", can.congestion),
         ("raw_ethernet", can.raw_ethernet),
-        ("selective_repeat", can.selective_repeat),
+        ("selective", can.selective),
         ("ipv6", can.ipv6),
         ("vlan", can.vlan),
         ("msix", can.msix),

@@ -105,7 +105,7 @@ crate::table::registers! {
         /// Raw Ethernet queue pair.
         raw_ethernet @ 7, 1, RO;
         /// Selective retransmission.
-        selective_repeat @ 8, 1, RO;
+        selective @ 8, 1, RO;
         /// IPv6.
         ipv6 @ 9, 1, RO;
         /// VLAN tags.

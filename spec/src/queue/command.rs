@@ -394,8 +394,10 @@ crate::table::layout! {
     CUR_STATE cur_state: u8 @ 296, 3, RW;
     /// Going to SQD: send an event when drained.
     SQD_EVENT sqd_event: bool @ 299, 1, RW;
+    /// Selective retransmission: the peer does it too, by the same version of its contract. 0 in a card without it.
+    SELECTIVE selective: bool @ 300, 1, RW;
     /// Reserved.
-    RSVD6 rsvd6: u32 @ 300, 20, RSVD;
+    RSVD6 rsvd6: u32 @ 301, 19, RSVD;
     /// Reserved.
     RSVD7 rsvd7: u64 @ 320, 64, RSVD;
     /// Reserved.

@@ -75,6 +75,8 @@ crate::table::codes! {
     CurState = 16, "CUR_STATE";
     /// `sqd_event`.
     SqdEvent = 17, "SQD_EVENT";
+    /// `selective`.
+    Selective = 18, "SELECTIVE";
     /// `object`.
     Object = 64, "OBJECT";
     /// `opcode`.

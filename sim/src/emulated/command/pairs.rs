@@ -173,6 +173,7 @@ impl Card {
         range(AttributeBit::PathMtu, mtu.is_some())?;
         range(AttributeBit::MaxRdAtomic, command.max_rd_atomic <= limits::RD_ATOMIC)?;
         range(AttributeBit::MaxDestRdAtomic, command.max_dest_rd_atomic <= limits::RD_ATOMIC)?;
+        range(AttributeBit::Selective, !command.selective)?;
         fn when<T>(has: bool, value: T) -> Option<T> {
             has.then_some(value)
         }
@@ -194,6 +195,7 @@ impl Card {
             max_rd_atomic: when(has(AttributeBit::MaxRdAtomic), command.max_rd_atomic),
             max_dest_rd_atomic: when(has(AttributeBit::MaxDestRdAtomic), command.max_dest_rd_atomic),
             sport: when(has(AttributeBit::Sport), command.sport),
+            selective: when(has(AttributeBit::Selective), command.selective),
             sqd_event: when(has(AttributeBit::SqdEvent), command.sqd_event),
         };
         if to == QpState::Reset {
