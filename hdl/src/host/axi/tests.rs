@@ -297,6 +297,7 @@ fn writes_are_seen_in_the_order_of_their_kinds_and_reads_see_them() {
         while writes < 400
             || reads < 200
             || !asked.is_empty()
+            || !beats.is_empty()
             || raised != interrupts
             || bench.sim.get("idle") == 0
         {

@@ -347,9 +347,11 @@ pub(super) fn order(
     let nak = |syndrome: Sig| syndrome.bit(NAK_BIT);
     let nak_waits = row.acks & nak(row.syndrome);
     let keeps = is_ack & !idle & !row.dead & (nak(reply.syndrome) | !nak_waits);
-    // A NAK after a new READ or atomic asks for what follows that. An ACK acknowledges what has come, and nothing after it.
+    // A NAK after a new READ or atomic asks for what follows that. An ACK acknowledges what has come, and nothing after it. A repetition is older,
+    // maybe by so much that its PSN looks newer by now.
     let after = done.psn + 1;
-    let asked = m.mux(nak(row.syndrome) & !(after - row.psn).bit(23), &after, &row.psn);
+    let follows = done.new & nak(row.syndrome) & !(after - row.psn).bit(23);
+    let asked = m.mux(follows, &after, &row.psn);
     // Or something is done with.
     let finishes = acts & by_finish;
     let releases = finishes & row.pending.eq(1) & row.acks & !row.dead & !done.dead;

@@ -256,8 +256,8 @@ impl Bench {
                 self.again -= 1;
             }
             row.dead |= dead;
-            if let Some(ack) = row.ack.as_mut().filter(|ack| is_nak(ack) && reaches(after(entry.last), ack.0))
-            {
+            let moves = |ack: &Ack| entry.new && is_nak(ack) && reaches(after(entry.last), ack.0);
+            if let Some(ack) = row.ack.as_mut().filter(|ack| moves(ack)) {
                 ack.0 = after(entry.last);
             }
             if entry.end {
@@ -449,6 +449,7 @@ fn acknowledgements_wait_for_what_was_before_and_the_newest_one_stays() {
 #[test]
 fn of_each_pair_of_waiting_answers_the_right_one_stays_and_no_nak_is_lost() {
     const EXPECTED: u64 = 20;
+    const OLDEST: u64 = EXPECTED - 5 + (1 << 23);
     let (old, rnr, sequence) = ((EXPECTED - 1, 0x1f, 4), (EXPECTED, 0x2c, 4), (EXPECTED, 0x60, 4));
     let (invalid, done) = ((EXPECTED, 0x61, 4), (EXPECTED, 0x1e, 5));
     // Of a duplicate: nothing has come since the READ.
@@ -471,6 +472,8 @@ fn of_each_pair_of_waiting_answers_the_right_one_stays_and_no_nak_is_lost() {
         pairs.push((waits, Kind::Atomic, false, (EXPECTED, 0x1d, 7), follows(EXPECTED + 1)));
         pairs.push((waits, Kind::Read, true, (11, 0x1d, 3), Some(waits)));
         pairs.push((waits, Kind::Read, true, (12, 0x1d, 3), Some(waits)));
+        // As old as a duplicate can be when it comes; what came after it has moved the PSN on, and now it looks newer.
+        pairs.push((waits, Kind::Atomic, true, (OLDEST, 0x1d, 3), Some(waits)));
         pairs.push((waits, Kind::End, false, (0, 0, 0), None));
     }
     for beat_bytes in [8, 64] {
