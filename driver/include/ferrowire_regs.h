@@ -4,7 +4,7 @@
 #ifndef FERROWIRE_REGS_H
 #define FERROWIRE_REGS_H
 
-#define FW_LAYOUT_HASH 0xbd375319e835dde2ull
+#define FW_LAYOUT_HASH 0x7351bc9b8bf1b3dbull
 
 /* What the card is. A driver reads this first, and refuses a card whose layout hash it does not know. */
 #define FW_CSR_IDENTITY_MAGIC 0x0u
@@ -670,6 +670,31 @@
 
 /* What follows the base transport header in a congestion notification packet. */
 #define FW_CNP_BYTES 16u
+
+/* A report of selective retransmission: which packets after a gap have arrived. */
+#define FW_REPORT_BYTES 40u
+#define FW_REPORT_VERSION_BYTE 0u
+#define FW_REPORT_VERSION_SIZE 1u
+#define FW_REPORT_VERSION_SHIFT 0u
+#define FW_REPORT_VERSION_WIDTH 8u
+#define FW_REPORT_VERSION_MASK 0xffull
+#define FW_REPORT_BASE_BYTE 0u
+#define FW_REPORT_BASE_SIZE 4u
+#define FW_REPORT_BASE_SHIFT 0u
+#define FW_REPORT_BASE_WIDTH 24u
+#define FW_REPORT_BASE_MASK 0xffffffull
+#define FW_REPORT_HEARD_BYTE 4u
+#define FW_REPORT_HEARD_SIZE 2u
+#define FW_REPORT_HEARD_SHIFT 0u
+#define FW_REPORT_HEARD_WIDTH 16u
+#define FW_REPORT_HEARD_MASK 0xffffull
+#define FW_REPORT_LOST_BYTE 6u
+#define FW_REPORT_LOST_SIZE 2u
+#define FW_REPORT_LOST_SHIFT 0u
+#define FW_REPORT_LOST_WIDTH 16u
+#define FW_REPORT_LOST_MASK 0xffffull
+#define FW_REPORT_ARRIVED_LOW_BYTE 8u /* 16 bytes */
+#define FW_REPORT_ARRIVED_HIGH_BYTE 24u /* 16 bytes */
 
 /* PAUSE: what stands behind an ethertype of 0x8808; the rest of 60 bytes is zero. */
 #define FW_PAUSE_BYTES 4u

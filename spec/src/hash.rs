@@ -20,6 +20,7 @@ pub const ALL_LAYOUTS: &[&Layout] = &[
     &wire::imm_dt::LAYOUT,
     &wire::ieth::LAYOUT,
     &wire::cnp::LAYOUT,
+    &wire::report::LAYOUT,
     &wire::pause::LAYOUT,
     &wire::pfc::LAYOUT,
     &queue::send_wqe::LAYOUT,
