@@ -263,6 +263,29 @@ fn run_refuses_a_program_of_another_architecture_before_it_starts() {
 }
 
 #[test]
+fn a_program_is_told_that_selective_retransmission_is_wished() {
+    let folder = std::env::temp_dir().join(format!("ferrowire-selective-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("libibverbs.so.1"), "").unwrap();
+    let run = |more: &[&str]| {
+        let folder = folder.to_str().unwrap();
+        let program = ["--", "sh", "-c", "echo \"<$FERROWIRE_SELECTIVE>\""];
+        // Nothing listens there, so the cards cannot be asked.
+        let cards = "sim:/nowhere/a,sim:/nowhere/b";
+        said(&ferrowire_with(cards, &[&["run", "--libraries", folder], more, &program].concat()))
+    };
+    let (code, out, err) = run(&["--selective"]);
+    assert_eq!((code, out.as_str()), (0, "<1>\n"), "{err}");
+    assert_eq!(run(&[]).1, "<>\n");
+    // A card that is only observed has no queue pairs.
+    let (code, _, err) = run(&["--selective", "--observe"]);
+    assert!(code == 2 && err.contains("--observe"), "{err}");
+    let (_, help, _) = said(&ferrowire(&["run", "--help"]));
+    assert!(help.contains("the other side must be run so, too"), "{help}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn a_program_is_told_which_tap_interface_it_gets() {
     let folder = std::env::temp_dir().join(format!("ferrowire-tap-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
