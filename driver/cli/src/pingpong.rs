@@ -179,8 +179,8 @@ fn one_side(common: &Common, args: &PingpongArgs, side: Side, channel: &mut Chan
         Peer::Stock(stock) => link::connect_stock(&card, stock, client, &wish, queues, &received)?,
     };
     let selective = own.is_selective_with(&other);
-    if client && wish.selective && !selective {
-        say_go_back_n("the server");
+    if prints && args.peer.selective && !selective {
+        say_go_back_n(if client { "the server" } else { "the client" });
     }
     if speaks {
         out::text(&own.pingpong_lines("local"))?;

@@ -49,7 +49,7 @@ pub struct RunArgs {
     /// Ask for selective retransmission of RC queue pairs, which the card must have; the program of the other side must be run so, too
     ///
     /// Connections of librdmacm agree on it, and use go-back-N if the other side does not. Queue pairs that programs connect by other means cannot
-    /// agree: the option on one side alone breaks them. It sets FERROWIRE_SELECTIVE=1.
+    /// agree: with the option on one side alone they may fail when packets are lost. It sets FERROWIRE_SELECTIVE=1.
     #[arg(long, conflicts_with = "observe")]
     selective: bool,
     /// Folder of the libraries, if none of those

@@ -177,8 +177,8 @@ fn one_side(
     let queues = Queues { cq: &completions.cq, srq: None };
     let (links, own, peer) = link::connect(&card, channel, &plan.wish, queues, &region)?;
     let selective = own.is_selective_with(&peer);
-    if client && plan.wish.selective && !selective {
-        say_go_back_n("the server");
+    if speaks && args.peer.selective && !selective {
+        say_go_back_n(if client { "the server" } else { "the client" });
     }
     let report = Report { plan: &plan, card: &card, gbits: args.gbits, cycles: args.cycles, selective };
     let speaks_text = speaks && !common.json;

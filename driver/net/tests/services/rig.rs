@@ -39,7 +39,7 @@ struct Ends {
     turns: Vec<u64>,
     /// Frames and messages that were sent.
     activity: u64,
-    /// Whose card has selective retransmission.
+    /// Hosts with a card that has selective retransmission.
     selective: Vec<bool>,
 }
 
