@@ -28,7 +28,8 @@ async def start(dut):
     axil = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axil"), dut.clk, dut.rst)
     mac = Mac(dut)
     dut.link_up.value, dut.link_speed.value = 1, 10
-    await ClockCycles(dut.clk, 4)
+    # As long as the card needs it at least.
+    await ClockCycles(dut.clk, 3)
     dut.rst.value = 0
     await ClockCycles(dut.clk, 1)
     card, peer = Card(dut.clk, axil, ram), Peer(host.MAC, host.IP, Card.QPN, host.PKEY)

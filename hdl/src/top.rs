@@ -333,8 +333,9 @@ fn core(
         true => vec![axi.read_error, axi.write_error],
         false => vec![pcie.unexpected, pcie.timeout, pcie.refused],
     };
+    // Registers before these have no reset and settle while the core is restarted: nothing is counted meanwhile.
     for (i, (pulse, value)) in pulses.iter().zip(values.into_iter().chain(of_host)).enumerate() {
-        m.drive(pulse, m.delay(&format!("pulse_{i}"), &value));
+        m.drive(pulse, m.delay_zero(&format!("pulse_{i}"), &value));
     }
     let code = |reason: DropReason| lit(DropEvent::of().code.width(), reason.code());
     let reasons = [
@@ -345,9 +346,9 @@ fn core(
         (seen.replies.crowded, code(DropReason::Sequence)),
         (congestion.dropped.valid, congestion.dropped.reason),
     ];
-    for (drop, (pulse, code)) in drops.iter().zip(reasons) {
-        m.drive(&drop.pulse, pulse);
-        m.drive(&drop.code, code);
+    for (i, (drop, (pulse, code))) in drops.iter().zip(reasons).enumerate() {
+        m.drive(&drop.pulse, m.delay_zero(&format!("drop_{i}"), &pulse));
+        m.drive(&drop.code, m.delay(&format!("drop_code_{i}"), &code));
     }
 
     Core { wire: core.wire, read, write, interrupt: events.interrupt, reclaims: commands.reclaims }
