@@ -342,7 +342,7 @@ impl Steps {
         next
     }
 
-    /// What `cut` is told, with the row as it will be.
+    /// What `cut` needs of the event. `told` is the row after the event.
     fn lists(&self, m: &Scope, row: &Row, reply: &Reply, told: &Row, about: &About) -> Lists {
         Lists {
             pool: TableWrite {
