@@ -268,6 +268,8 @@ fn is(cfg: &RnicConfig, opcode: Sig, holds: impl Fn(Opcode) -> bool) -> Sig {
 /// One extension header.
 fn extension(ext: Ext, p: &TxPacket) -> Sig {
     match ext {
+        // No card sends reports yet.
+        Ext::Report => unreachable!("cards have no selective retransmission"),
         Ext::Deth => assemble(
             &deth::LAYOUT,
             &[(deth::QKEY, p.rkey), (deth::SRCQP, p.qp.zext(u32::from(deth::SRCQP.width)))],
