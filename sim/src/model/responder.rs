@@ -423,6 +423,9 @@ impl Qp {
                     Ok(packets) if packets <= past && self.access.has(Rights::REMOTE_READ) => {
                         let mark = self.mark(frame);
                         let first = self.selective.is_some() && packets == 1;
+                        if self.is_pending(psn, packets) {
+                            return;
+                        }
                         if first && self.answer_first(node, psn, First::Read(*reth), mark) {
                         } else if !first && self.can_repeat(psn) {
                             self.answer_read(node, psn, *reth, true, mark);
@@ -435,6 +438,9 @@ impl Qp {
             }
             _ => match self.responder.atomics.iter().find(|(kept, _)| *kept == psn).copied() {
                 Some((_, original)) if self.selective.is_some() => {
+                    if self.is_pending(psn, 1) {
+                        return;
+                    }
                     let mark = self.mark(frame);
                     if !self.answer_first(node, psn, First::Atomic(original), mark) {
                         node.drop_for(DropReason::DuplicateAtomic);
@@ -446,6 +452,22 @@ impl Qp {
                 _ => node.drop_for(DropReason::DuplicateAtomic),
             },
         }
+    }
+
+    /// Whether responses that are asked for again are still to be sent. An answer of its own would let the requester have them all and send
+    /// a READ more than this end has slots for.
+    fn is_pending(&self, psn: Psn, packets: u32) -> bool {
+        let mtu = self.mtu as u64;
+        let covers = |answer: &Answer| match answer {
+            Answer::Acknowledge { .. } => false,
+            Answer::Atomic { psn: at, .. } => *at == psn && packets == 1,
+            Answer::Read { psn: at, reth, sent, .. } => {
+                let left = (u64::from(reth.len).div_ceil(mtu).max(1) as u32).saturating_sub(*sent);
+                psn.is_within(*at, left) && psn.distance_from(*at) + packets <= left
+            }
+        };
+        let Responder { answers, first, .. } = &self.responder;
+        self.selective.is_some() && answers.iter().chain(first).any(covers)
     }
 
     /// Makes room for a repeated answer: the peer has gone back, so repetitions of what lies behind are asked for again.

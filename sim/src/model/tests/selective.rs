@@ -526,22 +526,22 @@ fn duplicate_reads_of_one_packet_are_answered_before_all_that_is_pending() {
     read(&mut p, 2, 4096, 2 * MTU);
     let asked = p.a_sends();
     p.b_gets(&asked);
-    let begun = p.b.engine.poll_transmit(0).unwrap();
-    assert_eq!(packets(&[begun]), [(Opcode::RcReadResponseFirst, 0x100)]);
-    let one = |psn: u32| {
+    let begun: Vec<_> = (0..5).map(|_| p.b.engine.poll_transmit(0).unwrap()).collect();
+    assert_eq!(packets(&begun)[4], (Opcode::RcReadResponseMiddle, 0x104));
+    let again = |psn: u32, count: usize| {
         changed(&asked[0], |frame| {
             (frame.bth.psn, frame.bth.migreq) = (psn, false);
             let reth = frame.ext.reth.as_mut().unwrap();
-            (reth.va, reth.len) = (reth.va + u64::from(psn - 0x100) * MTU as u64, MTU as u32);
+            (reth.va, reth.len) = (reth.va + u64::from(psn - 0x100) * MTU as u64, (count * MTU) as u32);
         })
     };
-    // A duplicate of many packets comes after what is pending.
-    let many = changed(&asked[1], |frame| frame.bth.migreq = false);
-    p.b_gets(&[many, one(0x104), one(0x102)]);
+    // A duplicate of many packets comes after what is pending, and what is pending need not be asked for again.
+    let second = changed(&asked[1], |frame| frame.bth.migreq = false);
+    p.b_gets(&[again(0x104, 6), again(0x103, 1), again(0x101, 1), again(0x105, 1), again(0x106, 4), second]);
     let answers = p.b_sends();
     let psns: Vec<u32> = bths(&answers).iter().map(|bth| bth.psn).collect();
-    let pending = (0x101..=0x10b).chain([0x10a, 0x10b]);
-    assert_eq!(psns, [0x104, 0x102].into_iter().chain(pending).collect::<Vec<_>>());
+    let pending = (0x105..=0x10b).chain(0x104..=0x109);
+    assert_eq!(psns, [0x103, 0x101].into_iter().chain(pending).collect::<Vec<_>>());
     assert_eq!(packets(&answers)[0].0, Opcode::RcReadResponseOnly);
 }
 
