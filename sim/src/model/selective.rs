@@ -94,7 +94,7 @@ impl Selective {
 }
 
 impl Qp {
-    /// How many PSNs may be under way, and packets between two that ask for an acknowledgement.
+    /// How many PSNs may be under way; `None`: it has not agreed.
     pub(super) fn selective_window(&self) -> Option<u32> {
         self.selective.as_ref().map(|_| report::window(self.mtu as u32))
     }
