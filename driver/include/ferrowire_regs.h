@@ -4,7 +4,7 @@
 #ifndef FERROWIRE_REGS_H
 #define FERROWIRE_REGS_H
 
-#define FW_LAYOUT_HASH 0x7351bc9b8bf1b3dbull
+#define FW_LAYOUT_HASH 0xcec37c440684fea5ull
 
 /* What the card is. A driver reads this first, and refuses a card whose layout hash it does not know. */
 #define FW_CSR_IDENTITY_MAGIC 0x0u
@@ -571,6 +571,11 @@
 #define FW_BTH_ACKREQ_SHIFT 7u
 #define FW_BTH_ACKREQ_WIDTH 1u
 #define FW_BTH_ACKREQ_MASK 0x80ull
+#define FW_BTH_RESV7_BYTE 8u
+#define FW_BTH_RESV7_SIZE 1u
+#define FW_BTH_RESV7_SHIFT 0u
+#define FW_BTH_RESV7_WIDTH 7u
+#define FW_BTH_RESV7_MASK 0x7full
 #define FW_BTH_PSN_BYTE 8u
 #define FW_BTH_PSN_SIZE 4u
 #define FW_BTH_PSN_SHIFT 0u
@@ -2082,6 +2087,7 @@
 #define FW_OPCODE_UD_SEND_ONLY 0x64u
 #define FW_OPCODE_UD_SEND_ONLY_IMM 0x65u
 #define FW_OPCODE_CNP 0x81u
+#define FW_OPCODE_RC_REPORT 0xc0u
 
 /* Transport service of a queue pair. RC, UC, UD and raw Ethernet are as in the host interface; CNP is no service of a queue pair. */
 #define FW_SERVICE_RC 0x00u

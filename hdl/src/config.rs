@@ -317,6 +317,10 @@ impl RnicConfig {
 
     /// Packets of this opcode can be sent and executed.
     pub fn speaks(&self, opcode: Opcode) -> bool {
+        // No card has selective retransmission yet: its opcode is reserved.
+        if opcode == Opcode::RcReport {
+            return false;
+        }
         let atomic = opcode.has(Ext::AtomicEth) || opcode.has(Ext::AtomicAckEth);
         let fits = (self.atomics || !atomic) && (self.memory_windows || !opcode.has_invalidate());
         fits && self.serves(opcode.service())

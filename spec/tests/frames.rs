@@ -31,6 +31,7 @@ fn frame(opcode: Opcode, ip: Ip, vlan: Option<Vlan>, payload: &[u8]) -> Frame<'_
             Ext::ImmDt => ext.imm = Some(Default::default()),
             Ext::Ieth => ext.ieth = Some(Default::default()),
             Ext::Cnp => ext.cnp = Some(Default::default()),
+            Ext::Report => ext.report = Some(Default::default()),
         }
     }
     let mut frame = Frame {

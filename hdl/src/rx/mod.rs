@@ -9,5 +9,6 @@ pub mod door;
 pub(crate) mod frames;
 pub mod grh;
 pub mod icrc;
+pub mod keep;
 pub mod parse;
 pub mod peer;

@@ -268,6 +268,8 @@ fn is(cfg: &RnicConfig, opcode: Sig, holds: impl Fn(Opcode) -> bool) -> Sig {
 /// One extension header.
 fn extension(ext: Ext, p: &TxPacket) -> Sig {
     match ext {
+        // No card sends reports yet.
+        Ext::Report => unreachable!("cards have no selective retransmission"),
         Ext::Deth => assemble(
             &deth::LAYOUT,
             &[(deth::QKEY, p.rkey), (deth::SRCQP, p.qp.zext(u32::from(deth::SRCQP.width)))],
@@ -948,6 +950,7 @@ mod tests {
             let mut ext = Extensions::default();
             for header in p.opcode.extensions() {
                 match header {
+                    Ext::Report => unreachable!("cards have no selective retransmission"),
                     Ext::Deth => ext.deth = Some(Deth { qkey: rkey, srcqp: p.qp as u32, ..Deth::default() }),
                     Ext::Reth => ext.reth = Some(Reth { va, rkey, len: dma_length }),
                     Ext::AtomicEth => ext.atomic = Some(AtomicEth { va, rkey, swap, compare }),

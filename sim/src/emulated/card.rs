@@ -106,7 +106,8 @@ impl Card {
         registers.put(&port::BLOCK, &port::MAC_LO, "value", mac as u32);
         registers.put(&port::BLOCK, &port::MAC_HI, "value", (mac >> 32) as u32);
         // It has no address but those of its table, which is empty.
-        let mut engine = Engine::new(Config::new(mac, IpAddr::from([0; 4])));
+        let config = Config { selective: true, ..Config::new(mac, IpAddr::from([0; 4])) };
+        let mut engine = Engine::new(config);
         engine.set_gids(Vec::new());
         Self {
             engine,

@@ -52,6 +52,7 @@ pub(super) fn constants() -> [(&'static Block, Register, u32); 16] {
         "srq",
         "congestion",
         "raw_ethernet",
+        "selective",
         "ipv6",
         "vlan",
         "wqe_push",

@@ -34,15 +34,35 @@ impl Qp {
             node.drop_for(DropReason::GhostAck);
             return;
         }
+        let before = self.sq.una;
         match opcode.operation() {
-            Operation::Acknowledge => self.acknowledgement(node, now, frame, psn),
+            Operation::Acknowledge => {
+                let Some(aeth) = frame.ext.aeth else { return };
+                node.counters.heard(Syndrome::decode(aeth.syndrome));
+                self.acknowledgement(node, now, &aeth, psn);
+            }
             Operation::ReadResponse => self.read_response(node, frame, opcode.position(), psn),
             _ => self.atomic_answer(node, frame, psn),
         }
+        self.after_response(node, now, before);
+    }
+
+    /// What a response did beside: `una` was there before it.
+    fn after_response(&mut self, node: &mut Node, now: Instant, before: Psn) {
         if !matches!(self.state, ferrowire_spec::QpState::Err) {
+            if self.sq.una != before {
+                self.was_acknowledged(node, now);
+            }
             self.retire(node);
             self.expect_more(node, now);
         }
+    }
+
+    /// An acknowledgement or NAK that had to wait for responses.
+    pub(super) fn late_acknowledgement(&mut self, node: &mut Node, now: Instant, aeth: &Aeth, psn: Psn) {
+        let before = self.sq.una;
+        self.acknowledgement(node, now, aeth, psn);
+        self.after_response(node, now, before);
     }
 
     /// The last message that the peer has room for: those that it has completed, and its free receives (IBTA 9.7.7.2.2).
@@ -52,12 +72,17 @@ impl Qp {
         }
     }
 
-    fn acknowledgement(&mut self, node: &mut Node, now: Instant, frame: &Frame<'_>, psn: Psn) {
-        let Some(aeth) = frame.ext.aeth else { return };
-        node.counters.heard(Syndrome::decode(aeth.syndrome));
-        match Syndrome::decode(aeth.syndrome) {
+    fn acknowledgement(&mut self, node: &mut Node, now: Instant, aeth: &Aeth, psn: Psn) {
+        let syndrome = Syndrome::decode(aeth.syndrome);
+        if self.selective.is_some() {
+            let upto = if matches!(syndrome, Syndrome::Ack { .. }) { psn.next() } else { psn };
+            if !self.sq.acknowledge(upto) {
+                return self.waits_for_responses(psn, *aeth);
+            }
+        }
+        match syndrome {
             Syndrome::Ack { .. } => {
-                self.take_credits(&aeth);
+                self.take_credits(aeth);
                 if !self.sq.acknowledge(psn.next()) {
                     self.implied_nak(node);
                 }
@@ -117,6 +142,7 @@ impl Qp {
         self.sq.rnr_until = Some(now.saturating_add(wait));
         self.sq.deadline = None;
         self.sq.recovering = None;
+        self.gives_up_repetitions();
         self.sq.go_back(psn);
     }
 
@@ -166,7 +192,8 @@ impl Qp {
             Position::First => begins && !ends,
             Position::Middle => index > 0 && !ends,
             Position::Last => index > 0 && ends,
-            Position::Only => begins && ends,
+            // One that was asked for alone is an ONLY wherever it is.
+            Position::Only => begins && (ends || self.selective.is_some()),
         };
         let acked =
             frame.ext.aeth.is_none_or(|h| matches!(Syndrome::decode(h.syndrome), Syndrome::Ack { .. }));

@@ -7,12 +7,32 @@ use ferrowire_spec::wire::syndrome::{NakCode, Syndrome};
 
 use super::types::Completion;
 
+/// Counters of selective retransmission.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SelectiveCounters {
+    /// `selective_repeats`: packets sent again, without those of going back.
+    pub repeats: u64,
+    /// `selective_reports_sent`: reports sent.
+    pub reports_sent: u64,
+    /// `selective_reports_received`: reports received that were sound.
+    pub reports_received: u64,
+    /// `selective_reports_dropped`: reports received that were not.
+    pub reports_dropped: u64,
+    /// `selective_kept`: packets kept that came after a gap.
+    pub kept: u64,
+    /// `selective_probes`: probes sent.
+    pub probes: u64,
+    /// `reorder_buffer_full`: packets after a gap dropped because there was no room.
+    pub reorder_buffer_full: u64,
+}
+
 /// Counters of a node, since it was made.
 #[derive(Clone, Debug)]
 pub struct Counters {
     drops: [u64; DropReason::ALL.len()],
     hw: [u64; HwCounter::ALL.len()],
     traffic: [u64; TrafficCounter::ALL.len()],
+    pub(super) selective: SelectiveCounters,
 }
 
 impl Default for Counters {
@@ -21,6 +41,7 @@ impl Default for Counters {
             drops: [0; DropReason::ALL.len()],
             hw: [0; HwCounter::ALL.len()],
             traffic: [0; TrafficCounter::ALL.len()],
+            selective: SelectiveCounters::default(),
         }
     }
 }
@@ -58,6 +79,11 @@ impl Counters {
     /// Frames, bytes and completions. What only a card has, commands and doorbells and the like, is zero here.
     pub fn traffic(&self, counter: TrafficCounter) -> u64 {
         self.traffic[counter as usize]
+    }
+
+    /// What selective retransmission did.
+    pub fn selective(&self) -> SelectiveCounters {
+        self.selective
     }
 
     pub(super) fn dropped(&mut self, reason: DropReason) {

@@ -10,7 +10,7 @@ use ferrowire_spec::queue::command::PathMtu;
 use ferrowire_spec::queue::cqe::LocalCause;
 use ferrowire_spec::queue::event::EventKind;
 use ferrowire_spec::wire::opcode::Service;
-use ferrowire_spec::wire::{ipv4, Eth, Frame, Opcode};
+use ferrowire_spec::wire::{ipv4, Eth, Frame, FrameError, Opcode};
 use ferrowire_spec::QpState;
 use rand::rngs::SmallRng;
 use rand::SeedableRng as _;
@@ -45,6 +45,12 @@ pub struct Config {
     pub tick: Instant,
     /// Frames to `mac` return inside the node.
     pub loopback: bool,
+    /// Queue pairs may agree on selective retransmission. Without it, its reports are packets with a reserved opcode.
+    pub selective: bool,
+    /// Time in nanoseconds without an acknowledgement after which selective retransmission probes.
+    pub selective_probe: Instant,
+    /// Bytes of the frames after gaps that all queue pairs together keep.
+    pub reorder_buffer: u64,
 }
 
 /// Nanoseconds of the unit of time-outs (IBTA 9.7.6.1.3).
@@ -62,6 +68,9 @@ impl Config {
             line_rate: None,
             tick: TICK,
             loopback: true,
+            selective: false,
+            selective_probe: 16_000,
+            reorder_buffer: 1 << 20,
         }
     }
 
@@ -119,6 +128,8 @@ pub(super) struct Node {
     pub(super) moderated: BTreeMap<u32, Instant>,
     /// The time of the last thing that happened.
     pub(super) now: Instant,
+    /// Bytes of the frames after gaps that are kept.
+    pub(super) kept_bytes: u64,
 }
 
 impl Node {
@@ -226,6 +237,7 @@ impl Engine {
                 overrun: Vec::new(),
                 moderated: BTreeMap::new(),
                 now: 0,
+                kept_bytes: 0,
             },
             qps: Qps::default(),
             out: VecDeque::new(),
@@ -293,7 +305,8 @@ impl Engine {
     /// # Errors
     /// `Unknown`.
     pub fn destroy_qp(&mut self, qpn: u32) -> Result<(), Error> {
-        let qp = self.qps.remove(qpn).ok_or(unknown("qp", qpn))?;
+        let mut qp = self.qps.remove(qpn).ok_or(unknown("qp", qpn))?;
+        qp.stop_selective(&mut self.node);
         for cq in [qp.send_cq, qp.recv_cq] {
             if let Some(cq) = self.node.cqs.get_mut(&cq) {
                 cq.forget(qpn);
@@ -463,6 +476,11 @@ impl Engine {
         }
         let frame = match Frame::parse(bytes) {
             Ok(frame) => frame,
+            // Whatever is wrong with its length, its opcode is reserved.
+            Err(
+                FrameError::BadTransportLength { opcode: Opcode::RcReport, .. }
+                | FrameError::UnexpectedPayload { opcode: Opcode::RcReport, .. },
+            ) if !self.node.config.selective => return Err(DropReason::ReservedOpcode),
             Err(error) => {
                 raw::admit(&self.node, bytes, &error)?;
                 self.node.counters.note(TrafficCounter::RxRaw, 1);
@@ -473,6 +491,9 @@ impl Engine {
                 return self.qps.with(RAW_QPN, take).ok_or(DropReason::NoQp)?;
             }
         };
+        if frame.bth.opcode == Opcode::RcReport as u8 && !self.node.config.selective {
+            return Err(DropReason::ReservedOpcode);
+        }
         self.node.counters.note(TrafficCounter::RxRoce, 1);
         let opcode = frame.opcode().map_err(|_| DropReason::ReservedOpcode)?;
         // Longer than any path MTU: whosever it is.
@@ -480,8 +501,12 @@ impl Engine {
             return Err(DropReason::Malformed);
         }
         let Self { qps, node, out, .. } = self;
-        let take = |qp: &mut Qp| take_packet(node, qp, now, &frame, opcode, out);
-        qps.with(frame.bth.destqp, take).ok_or(DropReason::NoQp)?
+        let take = |qp: &mut Qp| take_packet(node, qp, now, &frame, opcode, bytes, out);
+        let taken = qps.with(frame.bth.destqp, take).ok_or(DropReason::NoQp).flatten();
+        if taken.is_err() && opcode == Opcode::RcReport {
+            node.counters.selective.reports_dropped += 1;
+        }
+        taken
     }
 
     /// Lets the deadlines pass that are due.
@@ -613,8 +638,12 @@ fn take_packet(
     now: Instant,
     frame: &Frame<'_>,
     opcode: Opcode,
+    bytes: &[u8],
     out: &mut VecDeque<Vec<u8>>,
 ) -> Result<(), DropReason> {
+    if opcode == Opcode::RcReport && qp.selective.is_none() {
+        return Err(DropReason::ReservedOpcode);
+    }
     if opcode.service() != Service::Cnp && opcode.service() != qp.service {
         return Err(DropReason::Service);
     }
@@ -637,6 +666,13 @@ fn take_packet(
     }
     match (qp.service, opcode) {
         (_, Opcode::Cnp) => qp.notified(node, now),
+        (_, Opcode::RcReport) => {
+            let report = frame.ext.report.ok_or(DropReason::Malformed)?;
+            qp.take_report(node, now, &report)?;
+        }
+        (Service::Rc, _) if qp.selective.is_some() && opcode != Opcode::RcAcknowledge => {
+            qp.flow_packet(node, now, frame, opcode, bytes)?;
+        }
         (Service::Rc, _) if opcode.is_request() => qp.rc_request(node, frame, opcode),
         (Service::Rc, _) => qp.rc_response(node, now, frame, opcode),
         (Service::Uc, _) => qp.uc_request(node, frame, opcode),

@@ -45,8 +45,7 @@ pub(super) fn build(
         vlan: av.vlan.map(|tci| Vlan::from_tci(tci, 0)),
         ip,
         udp: Udp { sport, ..Udp::default() },
-        // A connection without an alternate path is in state Migrated (IBTA 9.2.4, 17.2.8).
-        bth: Bth { migreq: true, ..bth },
+        bth,
         ext,
         payload,
         ..Frame::default()

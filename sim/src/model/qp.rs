@@ -14,6 +14,7 @@ use super::engine::Node;
 use super::packet;
 use super::recvq::RecvQueue;
 use super::responder::Responder;
+use super::selective::Selective;
 use super::sendq::SendQueue;
 use super::types::{AddressVector, Completion, Error, Instant, RecvWr, Rights, SendWr, MAX_SGES};
 
@@ -182,6 +183,8 @@ pub(super) struct Qp {
     pub(super) sq: SendQueue,
     pub(super) rq: RecvQueue,
     pub(super) responder: Responder,
+    /// It has agreed on selective retransmission.
+    pub(super) selective: Option<Box<Selective>>,
     pub(super) last_cnp: Option<Instant>,
     pub(super) cnps: u64,
     pub(super) pace: Option<Pace>,
@@ -218,6 +221,7 @@ impl Qp {
             sq: SendQueue::default(),
             rq: RecvQueue::new(init.max_recv, init.srq),
             responder: Responder::default(),
+            selective: None,
             last_cnp: None,
             cnps: 0,
             pace: None,
@@ -234,6 +238,9 @@ impl Qp {
         }
         qp_state::check(self.service, self.state, to, attr.mask()).map_err(Error::Transition)?;
         attr.check_values()?;
+        if attr.selective == Some(true) && !node.config.selective {
+            return Err(Error::BadAttribute("selective"));
+        }
         if attr.av.is_some_and(|av| !av.is_of_one_family(&node.config)) {
             return Err(Error::BadAttribute("av"));
         }
@@ -267,11 +274,17 @@ impl Qp {
         set(&mut self.max_rd_atomic, attr.max_rd_atomic);
         set(&mut self.max_dest_rd_atomic, attr.max_dest_rd_atomic);
         set(&mut self.sport, attr.sport);
+        if let Some(selective) = attr.selective {
+            self.stop_selective(node);
+            self.selective = selective.then(Box::default);
+        }
         if let Some(psn) = attr.rq_psn {
             self.responder.expected = psn;
+            self.start_flow(node, true, psn);
         }
         if let Some(psn) = attr.sq_psn {
             self.sq.start_at(psn);
+            self.start_flow(node, false, psn);
         }
         let before = self.state;
         self.state = to;
@@ -311,6 +324,7 @@ impl Qp {
             }
         }
         node.keys.orphan(self.qpn);
+        self.stop_selective(node);
         let init = QpInit {
             service: self.service,
             qpn: Some(self.qpn),
@@ -330,6 +344,7 @@ impl Qp {
             return;
         }
         self.state = QpState::Err;
+        self.stop_selective(node);
         self.flush_sends(node);
         let begun = self.responder.abandon();
         for wr in begun.into_iter().chain(self.rq.drain()) {

@@ -10,13 +10,15 @@ use ferrowire_spec::queue::cqe::{CqeOpcode, LocalCause, WcStatus};
 use ferrowire_spec::queue::event::EventKind;
 use ferrowire_spec::queue::send_wqe::SendOpcode;
 use ferrowire_spec::wire::opcode::{Operation, Position, Service};
-use ferrowire_spec::wire::{AtomicEth, Bth, Extensions, Ieth, ImmDt, Opcode, Reth};
+use ferrowire_spec::wire::report;
+use ferrowire_spec::wire::{AtomicEth, Bth, Extensions, Ieth, ImmDt, Reth};
 use ferrowire_spec::{Psn, QpState};
 
 use super::engine::Node;
 use super::packet;
 use super::qp::Qp;
 use super::raw;
+use super::selective::What;
 use super::sendq::Entry;
 use super::types::{Completion, Instant, SendWr, MAX_MESSAGE, MAX_SGES};
 
@@ -34,6 +36,14 @@ enum Begun {
     Wait,
     /// It was a local operation, and is done.
     Local,
+}
+
+/// A packet of a request.
+pub(super) struct Made {
+    pub(super) frame: Vec<u8>,
+    /// PSNs that it takes.
+    pub(super) packets: u32,
+    ackreq: bool,
 }
 
 type Failure = (WcStatus, u8);
@@ -93,6 +103,11 @@ impl Qp {
                 return None;
             }
             self.sq.rnr_until = None;
+            if !self.sq.next.is_before(self.sq.top) {
+                if let Some(frame) = self.next_repetition(node, now) {
+                    return Some(frame);
+                }
+            }
             let entry = self.sq.entries.get(self.sq.cursor)?;
             if let Some(failed) = entry.failed {
                 self.fail_when_oldest(node, failed);
@@ -117,7 +132,7 @@ impl Qp {
                 }
             }
             // A message may be longer than the window (2^31 bytes at an MTU of 256); answers on the way move it.
-            if self.sq.next.distance_from(self.sq.una) >= WINDOW {
+            if self.sq.next.distance_from(self.sq.una) >= self.selective_window().unwrap_or(WINDOW) {
                 return None;
             }
             match self.make(node, now) {
@@ -158,6 +173,21 @@ impl Qp {
         {
             return Ok(Begun::Wait);
         }
+        // What selective retransmission adds: its window, and the distance between READs and atomics that a packet can tell.
+        let mut distance = 0;
+        if let Some(window) = self.selective_window() {
+            if self.sq.outstanding() >= window {
+                return Ok(Begun::Wait);
+            }
+            if answered && self.sq.answers_awaited() > 0 {
+                let before = self.sq.entries.range(..at).rev().find(|entry| entry.is_answered());
+                let holes = before.map_or(0, |before| self.sq.sent.distance_from(before.end()));
+                if holes > report::MAX_DISTANCE {
+                    return Ok(Begun::Wait);
+                }
+                distance = holes as u8;
+            }
+        }
         // Without a credit, one message may still be sent; its first packet asks for an answer (IBTA 9.7.7.2.5).
         let ssn = self.sq.ssn.next();
         let beyond = match self.sq.lsn {
@@ -174,7 +204,10 @@ impl Qp {
         self.sq.sent += packets;
         let entry = &mut self.sq.entries[at];
         (entry.begun, entry.first, entry.packets, entry.len) = (true, first, packets, len);
-        (entry.ssn, entry.limited) = (ssn, beyond == 1);
+        (entry.ssn, entry.limited, entry.distance) = (ssn, beyond == 1, distance);
+        if answered && self.sq.answers_awaited() == 1 {
+            self.begins_responses(node, first);
+        }
         Ok(Begun::Yes)
     }
 
@@ -242,9 +275,60 @@ impl Qp {
 
     /// Makes the packet at the cursor and moves on.
     fn make(&mut self, node: &mut Node, now: Instant) -> Result<Vec<u8>, Failure> {
-        let entry = &self.sq.entries[self.sq.cursor];
-        let wr = &entry.wr;
+        if self.service == Service::Raw {
+            return self.make_raw(node);
+        }
         let psn = self.sq.next;
+        let again = psn.is_before(self.sq.top);
+        let made = self.build_request(node, self.sq.cursor, psn, What::Rest, again)?;
+        self.sq.next += made.packets;
+        if again {
+            node.counters.count(HwCounter::Retransmitted);
+        } else {
+            self.sq.top = self.sq.next;
+        }
+        self.was_sent(node, now, psn, made.packets, again);
+        if self.sq.next == self.sq.entries[self.sq.cursor].end() {
+            self.sq.cursor += 1;
+        }
+        if self.service != Service::Rc {
+            self.sq.advance(psn.next());
+            self.retire(node);
+        } else if made.ackreq {
+            self.expect_answer(node, now);
+        }
+        Ok(made.frame)
+    }
+
+    /// The frame of a raw Ethernet queue pair is what the WQE says, all of it.
+    fn make_raw(&mut self, node: &mut Node) -> Result<Vec<u8>, Failure> {
+        let entry = &self.sq.entries[self.sq.cursor];
+        let bytes = entry.len.min(self.mtu as u64);
+        let payload = node.gather(self.pd, &entry.wr, 0, bytes).map_err(unreadable)?;
+        if !node.raw_roce && raw::is_roce(&payload) {
+            node.counters.note(TrafficCounter::TxRawRefused, 1);
+            return Err(failure(WcStatus::LocQpOpErr, LocalCause::RawRoce));
+        }
+        self.sq.next += 1;
+        self.sq.top = self.sq.next;
+        self.sq.cursor += 1;
+        let next = self.sq.next;
+        self.sq.advance(next);
+        self.retire(node);
+        Ok(payload)
+    }
+
+    /// Builds the packet of a WQE at one of its PSNs; `again`: a packet was sent there before. Of a READ it is a request for `what` from there on.
+    pub(super) fn build_request(
+        &mut self,
+        node: &mut Node,
+        cursor: usize,
+        psn: Psn,
+        what: What,
+        again: bool,
+    ) -> Result<Made, Failure> {
+        let entry = &self.sq.entries[cursor];
+        let wr = &entry.wr;
         let at = psn.distance_from(entry.first);
         let (operation, imm, inv) =
             operation(wr.opcode).ok_or(failure(WcStatus::GeneralErr, LocalCause::WqeOpcode))?;
@@ -252,7 +336,7 @@ impl Qp {
         let rest = entry.len.saturating_sub(offset);
         let mut ext = Extensions::default();
         let mut payload = Vec::new();
-        let mut step = 1;
+        let mut packets = 1;
         let position = match operation {
             Operation::Send | Operation::Write => packet::position(at, entry.packets),
             _ => Position::Only,
@@ -271,8 +355,9 @@ impl Qp {
             Operation::ReadRequest => {
                 // From the middle on, when the beginning has been answered (IBTA 9.7.6.1.1, 9.4.4).
                 let va = wr.remote_va.wrapping_add(offset);
-                ext.reth = Some(Reth { va, rkey: wr.rkey, len: rest as u32 });
-                step = entry.packets - at;
+                let bytes = if what == What::Response { rest.min(self.mtu as u64) } else { rest };
+                ext.reth = Some(Reth { va, rkey: wr.rkey, len: bytes as u32 });
+                packets = if what == What::Response { 1 } else { entry.packets - at };
             }
             _ => {
                 let (swap, compare) = match operation {
@@ -283,72 +368,40 @@ impl Qp {
             }
         }
         let ends = position.ends();
-        if self.service == Service::Raw {
-            if !node.raw_roce && raw::is_roce(&payload) {
-                node.counters.note(TrafficCounter::TxRawRefused, 1);
-                return Err(failure(WcStatus::LocQpOpErr, LocalCause::RawRoce));
-            }
-            // The frame is what the WQE says, all of it.
-            self.sq.next += step;
-            self.sq.top = self.sq.next;
-            self.sq.cursor += 1;
-            self.sq.advance(psn.next());
-            self.retire(node);
-            return Ok(payload);
-        }
         let opcode = packet::opcode(self.service, operation, position, imm && ends, inv && ends)
             .ok_or(failure(WcStatus::LocQpOpErr, LocalCause::WqeOpcode))?;
         let reliable = self.service == Service::Rc;
-        let ackreq = reliable && (ends || at % ACK_EVERY == ACK_EVERY - 1 || entry.limited && at == 0);
+        // With a small window an acknowledgement must come before it is full.
+        let every = self.selective_window().map_or(ACK_EVERY, |window| ACK_EVERY.min(window / 4));
+        let repeated = again && self.selective.is_some();
+        let single = repeated && !self.sq.next.is_before(self.sq.top);
+        let ackreq = reliable && (ends || at % every == every - 1 || entry.limited && at == 0 || single);
         // Of what makes a completion there, and of nothing else (IBTA 9.2.3).
         let solicited = wr.solicited && ends && takes_receive(wr.opcode);
+        let bth = Bth {
+            opcode: opcode as u8,
+            se: solicited,
+            ackreq,
+            psn: psn.get(),
+            migreq: !repeated,
+            // What a READ begins with, and no part of it.
+            resv7: if at == 0 { entry.distance } else { 0 },
+            ..Bth::default()
+        };
         let frame = match self.service {
             Service::Ud => self.datagram(node, wr, opcode, psn, ext, &payload)?,
-            _ => self.connected(node, opcode, psn, ackreq, solicited, ext, &payload)?,
+            _ => self.connected(node, bth, ext, &payload)?,
         };
-        let entry = &mut self.sq.entries[self.sq.cursor];
+        let entry = &mut self.sq.entries[cursor];
         if operation == Operation::ReadRequest && !entry.starts.contains(&psn) {
             entry.starts.push(psn);
         }
-        self.sq.next += step;
-        if psn.is_before(self.sq.top) {
-            node.counters.count(HwCounter::Retransmitted);
-        } else {
-            self.sq.top = self.sq.next;
-        }
-        if self.sq.next == entry.end() {
-            self.sq.cursor += 1;
-        }
-        if !reliable {
-            self.sq.advance(psn.next());
-            self.retire(node);
-        } else if ackreq {
-            self.expect_answer(node, now);
-        }
-        Ok(frame)
+        Ok(Made { frame, packets, ackreq })
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn connected(
-        &self,
-        node: &Node,
-        opcode: Opcode,
-        psn: Psn,
-        ackreq: bool,
-        se: bool,
-        ext: Extensions,
-        payload: &[u8],
-    ) -> Result<Vec<u8>, Failure> {
+    fn connected(&self, node: &Node, bth: Bth, ext: Extensions, payload: &[u8]) -> Result<Vec<u8>, Failure> {
         let av = self.av.ok_or(failure(WcStatus::LocQpOpErr, LocalCause::AddressHandle))?;
-        let bth = Bth {
-            opcode: opcode as u8,
-            se,
-            pkey: self.pkey,
-            destqp: self.dest_qpn,
-            ackreq,
-            psn: psn.get(),
-            ..Bth::default()
-        };
+        let bth = Bth { pkey: self.pkey, destqp: self.dest_qpn, ..bth };
         Ok(packet::build(&node.config, &av, self.sport, bth, ext, payload))
     }
 

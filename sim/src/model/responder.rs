@@ -14,7 +14,7 @@ use ferrowire_spec::wire::syndrome::{NakCode, Syndrome};
 use ferrowire_spec::wire::{AtomicEth, Frame, Opcode, Reth};
 use ferrowire_spec::{Psn, PsnClass};
 
-use super::answers::Answer;
+use super::answers::{Answer, First, Mark};
 use super::engine::Node;
 use super::qp::Qp;
 use super::types::{Completion, RecvWr, Rights, MAX_MESSAGE};
@@ -38,6 +38,8 @@ pub(super) struct Responder {
     /// A NAK has been sent, and nothing more is said about packets ahead until the expected one is here.
     silent: bool,
     pub(super) answers: VecDeque<Answer>,
+    /// Answers of duplicates that come before them, of selective retransmission.
+    pub(super) first: VecDeque<Answer>,
     /// Answers of the last atomics, for duplicates (IBTA 9.7.5.1.4).
     atomics: VecDeque<(Psn, u64)>,
     /// That the peer is there has been told.
@@ -57,6 +59,7 @@ impl Responder {
 
     pub(super) fn forget_answers(&mut self) {
         self.answers.clear();
+        self.first.clear();
     }
 }
 
@@ -175,11 +178,12 @@ impl Qp {
         }
         let (packets, counter) = match operation {
             Operation::ReadRequest => {
-                let packets = self.read(node, &frame.ext.reth.ok_or(INVALID)?, psn)?;
+                let packets = self.read(node, &frame.ext.reth.ok_or(INVALID)?, psn, self.mark(frame))?;
                 (packets, HwCounter::RxReadRequests)
             }
             Operation::CompareSwap | Operation::FetchAdd => {
-                let packets = self.atomic(node, &frame.ext.atomic.ok_or(INVALID)?, operation, psn)?;
+                let packets =
+                    self.atomic(node, &frame.ext.atomic.ok_or(INVALID)?, operation, psn, self.mark(frame))?;
                 (packets, HwCounter::RxAtomicRequests)
             }
             _ => {
@@ -359,11 +363,11 @@ impl Qp {
         }
     }
 
-    fn read(&mut self, node: &mut Node, reth: &Reth, psn: Psn) -> Result<u32, Refusal> {
+    fn read(&mut self, node: &mut Node, reth: &Reth, psn: Psn, mark: Mark) -> Result<u32, Refusal> {
         self.slot()?;
         let packets = self.check_read(node, reth)?;
         self.responder.msn = self.responder.msn.next();
-        self.answer_read(node, psn, *reth, false);
+        self.answer_read(node, psn, *reth, false, mark);
         Ok(packets)
     }
 
@@ -373,6 +377,7 @@ impl Qp {
         eth: &AtomicEth,
         operation: Operation,
         psn: Psn,
+        mark: Mark,
     ) -> Result<u32, Refusal> {
         self.slot()?;
         if eth.va % 8 != 0 {
@@ -399,7 +404,7 @@ impl Qp {
         while kept.len() > usize::from(self.max_dest_rd_atomic) {
             kept.pop_front();
         }
-        self.answer_atomic(node, psn, original, false);
+        self.answer_atomic(node, psn, original, false, mark);
         Ok(1)
     }
 
@@ -416,24 +421,61 @@ impl Qp {
                 let past = self.responder.expected.distance_from(psn);
                 match self.check_read(node, reth) {
                     Ok(packets) if packets <= past && self.access.has(Rights::REMOTE_READ) => {
-                        match self.can_repeat(psn) {
-                            true => self.answer_read(node, psn, *reth, true),
-                            false => node.drop_for(DropReason::Sequence),
+                        let mark = self.mark(frame);
+                        let first = self.selective.is_some() && packets == 1;
+                        if self.is_pending(psn, packets) {
+                            return;
+                        }
+                        if first && self.answer_first(node, psn, First::Read(*reth), mark) {
+                        } else if !first && self.can_repeat(psn) {
+                            self.answer_read(node, psn, *reth, true, mark);
+                        } else {
+                            node.drop_for(DropReason::Sequence);
                         }
                     }
                     _ => {}
                 }
             }
             _ => match self.responder.atomics.iter().find(|(kept, _)| *kept == psn).copied() {
-                Some((_, original)) if self.can_repeat(psn) => self.answer_atomic(node, psn, original, true),
+                Some((_, original)) if self.selective.is_some() => {
+                    if self.is_pending(psn, 1) {
+                        return;
+                    }
+                    let mark = self.mark(frame);
+                    if !self.answer_first(node, psn, First::Atomic(original), mark) {
+                        node.drop_for(DropReason::DuplicateAtomic);
+                    }
+                }
+                Some((_, original)) if self.can_repeat(psn) => {
+                    self.answer_atomic(node, psn, original, true, self.mark(frame));
+                }
                 _ => node.drop_for(DropReason::DuplicateAtomic),
             },
         }
     }
 
+    /// Whether responses that are asked for again are still to be sent. An answer of its own would let the requester have them all and send
+    /// a READ more than this end has slots for.
+    fn is_pending(&self, psn: Psn, packets: u32) -> bool {
+        let mtu = self.mtu as u64;
+        let covers = |answer: &Answer| match answer {
+            Answer::Acknowledge { .. } => false,
+            Answer::Atomic { psn: at, .. } => *at == psn && packets == 1,
+            Answer::Read { psn: at, reth, sent, .. } => {
+                let left = (u64::from(reth.len).div_ceil(mtu).max(1) as u32).saturating_sub(*sent);
+                psn.is_within(*at, left) && psn.distance_from(*at) + packets <= left
+            }
+        };
+        let Responder { answers, first, .. } = &self.responder;
+        self.selective.is_some() && answers.iter().chain(first).any(covers)
+    }
+
     /// Makes room for a repeated answer: the peer has gone back, so repetitions of what lies behind are asked for again.
     fn can_repeat(&mut self, psn: Psn) -> bool {
+        // With selective retransmission, what is pending stays.
+        let selective = self.selective.is_some();
         self.responder.answers.retain(|answer| match answer {
+            _ if selective => true,
             Answer::Read { psn: at, again: true, .. } | Answer::Atomic { psn: at, again: true, .. } => {
                 at.is_before(psn)
             }

@@ -33,6 +33,8 @@ pub(super) struct Entry {
     pub(super) limited: bool,
     /// PSNs at which a READ was sent: there a response begins.
     pub(super) starts: Vec<Psn>,
+    /// PSNs between the READ or atomic before it and this one, for selective retransmission.
+    pub(super) distance: u8,
     /// It has failed for a local reason, and completes when those before it have.
     pub(super) failed: Option<(WcStatus, u8)>,
 }
@@ -114,6 +116,7 @@ impl SendQueue {
             ssn: Psn::default(),
             limited: false,
             starts: Vec::new(),
+            distance: 0,
             failed: None,
         });
     }

@@ -27,7 +27,7 @@ impl Qp {
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let retry = self.sq.rnr_until.or(self.sq.deadline);
-        retry.into_iter().chain(self.wake).min()
+        retry.into_iter().chain(self.wake).chain(self.selective_deadline()).min()
     }
 
     pub(super) fn handle_timeout(&mut self, node: &mut Node, now: Instant) {
@@ -44,6 +44,7 @@ impl Qp {
             let una = self.sq.una;
             self.retry(node, una, LocalCause::Timeout);
         }
+        self.selective_timeout(node, now);
     }
 
     /// Goes back, if a transport retry is left; else the WQE there fails (IBTA 9.9.2.1.1). What is before it has been
@@ -56,6 +57,7 @@ impl Qp {
             return;
         }
         self.sq.retries -= 1;
+        self.gives_up_repetitions();
         self.sq.go_back(psn);
     }
 }

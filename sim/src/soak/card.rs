@@ -331,6 +331,7 @@ impl End for CardEnd {
             Service::Uc => (init, rtr.max_dest_rd_atomic(None).min_rnr_timer(None), sends),
             Service::Ud => (init.access(None).qkey(QKEY), RtrAttributes::default(), sends),
             Service::Raw => Default::default(),
+            _ if path.selective => (init, rtr.selective(true), rts),
             _ => (init, rtr, rts),
         };
         let mut up = reset.init(init).map_err(|step| step.error)?;

@@ -80,6 +80,8 @@ pub struct Path {
     pub min_rnr_timer: u8,
     /// READs and atomics outstanding, each way.
     pub rd_atomic: u8,
+    /// Both ends have agreed on selective retransmission.
+    pub selective: bool,
 }
 
 /// What a queue pair has room for.

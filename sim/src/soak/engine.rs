@@ -59,7 +59,7 @@ impl EngineEnd {
     /// An engine as one side, and its end of the wire. `tick` is the unit of its time-outs in cycles.
     pub fn new(side: usize, seed: u64, ipv6: bool, tick: u32) -> (Self, Box<dyn Peer>) {
         let address = mac_number(mac(side));
-        let config = model::Config { seed, ..model::Config::new(address, ip(side, ipv6)) };
+        let config = model::Config { seed, selective: true, ..model::Config::new(address, ip(side, ipv6)) };
         let mut engine = model::Engine::new(config);
         let cq = engine.create_cq(1 << 16);
         let shared = OnWire::new(engine, tick.into());
@@ -211,6 +211,7 @@ impl End for EngineEnd {
             rq_psn: Some(Psn::new(path.rq_psn)),
             max_dest_rd_atomic: Some(path.rd_atomic),
             min_rnr_timer: Some(path.min_rnr_timer),
+            selective: path.selective.then_some(true),
             ..model::QpAttr::to(QpState::Rtr)
         };
         let rts = model::QpAttr {

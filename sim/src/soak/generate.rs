@@ -10,7 +10,7 @@ use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::Psn;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom as _;
-use rand::Rng;
+use rand::{Rng, SeedableRng as _};
 
 use super::ends::{Region, Rights, Room, PAGE, RECEIVE_PIECES};
 use super::program::{
@@ -49,6 +49,9 @@ struct Flow {
     target: usize,
     skew: usize,
 }
+
+/// Of the seeds of agreements on selective retransmission.
+const SELECTIVE_SALT: u64 = 0x5345_4c00;
 
 pub(super) fn lane(rng: &mut SmallRng, limits: &Limits, number: usize, big: bool, wire: Wire) -> Lane {
     let (limits, push) = &limits.for_lane(rng);
@@ -111,16 +114,21 @@ pub(super) fn lane(rng: &mut SmallRng, limits: &Limits, number: usize, big: bool
         })
     });
     let any_answered = flows.iter().any(|flow| flow.verbs.iter().any(|verb| is_answered(*verb)));
+    let (timeout, min_rnr_timer) = (rng.random_range(7..=8), rng.random_range(1..=7));
+    let rd_atomic = if any_answered { [1, 2, 4, 16][rng.random_range(0..4)] } else { 0 };
+    let seed = rng.random();
     Lane {
         number,
         mtu,
         room,
-        timeout: rng.random_range(7..=8),
-        min_rnr_timer: rng.random_range(1..=7),
-        rd_atomic: if any_answered { [1, 2, 4, 16][rng.random_range(0..4)] } else { 0 },
+        timeout,
+        min_rnr_timer,
+        rd_atomic,
+        // With a generator of its own: so the rest of a program is what it was.
+        selective: limits.selective && SmallRng::seed_from_u64(seed ^ SELECTIVE_SALT).random(),
         memory,
         lives,
-        seed: rng.random(),
+        seed,
     }
 }
 

@@ -318,7 +318,9 @@ pub fn limits(config: &str, mode: Mode) -> Result<Limits> {
     let (pieces, inline) =
         if mode == Mode::ModelModel { (4, 200) } else { (card::SEND_PIECES, card::INLINE) };
     let beat = config.beat_bytes as usize;
-    Ok(Limits { verbs, pieces, inline, lanes, quiet, windows, raw: true, beat })
+    // No card has it yet.
+    let selective = !mode.has_card();
+    Ok(Limits { verbs, pieces, inline, lanes, quiet, windows, raw: true, beat, selective })
 }
 
 /// The program of a case.

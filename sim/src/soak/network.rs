@@ -79,8 +79,8 @@ pub struct Seen {
     fatal: HashMap<(usize, u32), Vec<u32>>,
     /// Marked frames have been on their way to a side.
     marked: [bool; 2],
-    /// What each request packet was the first time, by direction, queue pair and PSN.
-    first: HashMap<(usize, u32, u32), u64>,
+    /// What each request packet was the first time, and the bytes that a READ or WRITE names, by direction, queue pair and PSN.
+    first: HashMap<(usize, u32, u32), (u64, Option<u32>)>,
     /// A card may read a message's memory when the message has ended: the read was under way when the last acknowledgement came.
     late_reads: bool,
     /// PSNs that answers of a side acknowledge, where that is so.
@@ -146,12 +146,15 @@ impl Seen {
         let bth = &frame.bth;
         let mut hasher = DefaultHasher::new();
         (bth.opcode, bth.pad, bth.pkey, frame.payload).hash(&mut hasher);
-        frame.ext.reth.map(|reth| (reth.va, reth.rkey, reth.len)).hash(&mut hasher);
+        frame.ext.reth.map(|reth| (reth.va, reth.rkey)).hash(&mut hasher);
         frame.ext.ieth.map(|ieth| ieth.rkey).hash(&mut hasher);
-        let hash = hasher.finish();
-        let was = *self.first.entry((side, bth.destqp, bth.psn)).or_insert(hash);
+        let now = (hasher.finish(), frame.ext.reth.map(|reth| reth.len));
+        let was = *self.first.entry((side, bth.destqp, bth.psn)).or_insert(now);
+        // With selective retransmission, a READ asks again for a part.
+        let part = bth.opcode == Opcode::RcReadRequest.code() && !bth.migreq;
+        let same = was.0 == now.0 && (was.1 == now.1 || part);
         let known = |psn: &u32| Psn::new(*psn).is_within(Psn::new(bth.psn), LIFE_PSNS);
-        if was != hash && !self.acknowledged[1 - side].iter().any(known) {
+        if !same && !self.acknowledged[1 - side].iter().any(known) {
             let (qpn, psn) = (bth.destqp, bth.psn);
             let what = format!("side {side} sends PSN {psn:#x} to QP {qpn:#x} again as another packet");
             self.offence.get_or_insert(what);

@@ -83,6 +83,8 @@ pub struct Limits {
     pub raw: bool,
     /// Bytes that an end sends in a cycle.
     pub beat: usize,
+    /// Both ends have selective retransmission.
+    pub selective: bool,
 }
 
 impl Limits {
@@ -269,6 +271,8 @@ pub struct Lane {
     pub min_rnr_timer: u8,
     /// READs and atomics outstanding.
     pub rd_atomic: u8,
+    /// Both ends have agreed on selective retransmission.
+    pub selective: bool,
     /// Of each side's messages.
     pub memory: [Option<Memory>; 2],
     /// One after the other.

@@ -241,6 +241,7 @@ impl Play<'_> {
                 rnr_retry: 0,
                 min_rnr_timer: 0,
                 rd_atomic: 0,
+                selective: false,
             };
             let none = Vec::new();
             let receives = if side == lane.side { &none } else { &receives };

@@ -239,6 +239,7 @@ impl<'a> Play<'a> {
                 rnr_retry: life.rnr_retry,
                 min_rnr_timer: lane.min_rnr_timer,
                 rd_atomic: lane.rd_atomic,
+                selective: lane.selective,
             };
             if let Some(Places { target, .. }) = areas[side] {
                 self.runs[at].flows[side].image = self.areas[target].bytes.want().to_vec();

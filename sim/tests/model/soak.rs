@@ -42,18 +42,20 @@ fn engines(seed: u64) -> Vec<Engine> {
         seed: seed + u64::from(n),
         credits: (seed >> n) & 1 == 0,
         line_rate: (seed % 3 == 0).then_some(100_000_000_000),
+        selective: true,
         ..Config::new(0x0200_0000_0000 | u64::from(n), ip(n))
     };
     vec![Engine::new(config(1)), Engine::new(config(2))]
 }
 
 /// One program on one network; gives what happened to frames.
-fn run(seed: u64) -> Counts {
+fn run(seed: u64, selective: bool) -> Counts {
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut network = Network::new(engines(seed), Faults::none(), rng.random());
     network.keep_frames();
     let vlan = (seed % 5 == 0).then(|| rng.random());
     let mut world = World::new(network, vlan);
+    world.selective = selective;
     let pairs = rng.random_range(1..=8);
     for _ in 0..pairs {
         let kind = match rng.random_range(0..10) {
@@ -113,6 +115,15 @@ fn end_with_a_mistake(flows: &[Flow], world: &mut World) {
 
 #[test]
 fn random_programs_on_random_networks_end_as_plain_rust_says() {
+    soak(false);
+}
+
+#[test]
+fn they_do_so_when_some_connections_agree_on_selective_retransmission() {
+    soak(true);
+}
+
+fn soak(selective: bool) {
     let seconds =
         std::env::var("FERROWIRE_SOAK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
     let first: u64 =
@@ -123,7 +134,7 @@ fn random_programs_on_random_networks_end_as_plain_rust_says() {
     while begin.elapsed() < Duration::from_secs(seconds) {
         // The last line before a failure names its seed.
         println!("FERROWIRE_SOAK_SEED={seed}");
-        let more = run(seed);
+        let more = run(seed, selective);
         for (sum, count) in
             all.iter_mut().zip([more.sent, more.dropped, more.duplicated, more.reordered, more.corrupted])
         {

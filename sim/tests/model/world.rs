@@ -68,6 +68,8 @@ pub struct World {
     pub next_base: u64,
     /// VLAN of all frames.
     pub vlan: Option<u16>,
+    /// Some connections agree on selective retransmission.
+    pub selective: bool,
 }
 
 impl World {
@@ -84,6 +86,7 @@ impl World {
             done: BTreeMap::new(),
             next_base: 1 << 24,
             vlan,
+            selective: false,
         }
     }
 
@@ -123,6 +126,7 @@ impl World {
         });
         let (connected, reliable) = (service != Service::Ud, service == Service::Rc);
         let depth = rng.random_range(1..6);
+        let selective = (reliable && self.selective).then(|| rng.random());
         for node in 0..2 {
             let init = QpAttr {
                 access: connected.then_some(Rights::REMOTE),
@@ -137,6 +141,7 @@ impl World {
                 rq_psn: connected.then_some(psns[1 - node]),
                 max_dest_rd_atomic: reliable.then_some(depth),
                 min_rnr_timer: reliable.then_some(1),
+                selective,
                 ..QpAttr::to(QpState::Rtr)
             };
             let rts = QpAttr {

@@ -8,7 +8,7 @@ crate::table::layout! {
     OPCODE opcode: u8 @ 0, 8, RW, "IBTA 9.2.1";
     /// Solicited event: the receiver's completion may wake whoever armed for solicited ones.
     SE se: bool @ 8, 1, RW, "IBTA 9.2.3";
-    /// Migration state; sent as 1 (migrated), not looked at.
+    /// Migration state; sent as 1 (migrated), not looked at. Between queue pairs that have agreed on selective retransmission, 0 marks what is sent again.
     MIGREQ migreq: bool @ 9, 1, RW = 1, "IBTA 9.2.4";
     /// How many of the last payload bytes are padding.
     PAD pad: u8 @ 10, 2, RW, "IBTA 9.2.5";
@@ -26,8 +26,8 @@ crate::table::layout! {
     DESTQP destqp: u32 @ 40, 24, RW, "IBTA 9.2.8";
     /// The sender asks for an acknowledgement.
     ACKREQ ackreq: bool @ 64, 1, RW, "IBTA 9.2.9";
-    /// Reserved; covered by the ICRC.
-    RESV7 resv7: u8 @ 65, 7, RSVD, "IBTA 9.2.7";
+    /// Reserved; covered by the ICRC. Between queue pairs that have agreed on selective retransmission, the distance of a READ or atomic.
+    RESV7 resv7: u8 @ 65, 7, RW, "IBTA 9.2.7";
     /// Packet sequence number.
     PSN psn: u32 @ 72, 24, RW, "IBTA 9.2.10";
 }

@@ -7,9 +7,12 @@
 use super::checksum::{self, Addresses};
 use super::opcode::{Ext, Opcode};
 use super::{
-    aeth, atomic_ack_eth, atomic_eth, bth, cnp, deth, eth, icrc, ieth, imm_dt, ipv4, ipv6, reth, udp, vlan,
+    aeth, atomic_ack_eth, atomic_eth, bth, cnp, deth, eth, icrc, ieth, imm_dt, ipv4, ipv6, report, reth, udp,
+    vlan,
 };
-use super::{Aeth, AtomicAckEth, AtomicEth, Bth, Cnp, Deth, Eth, Ieth, ImmDt, Ipv4, Ipv6, Reth, Udp, Vlan};
+use super::{
+    Aeth, AtomicAckEth, AtomicEth, Bth, Cnp, Deth, Eth, Ieth, ImmDt, Ipv4, Ipv6, Report, Reth, Udp, Vlan,
+};
 use crate::csr::DropReason;
 use crate::Error;
 use core::fmt;
@@ -97,6 +100,8 @@ pub struct Extensions {
     pub ieth: Option<Ieth>,
     /// Reserved bytes of a CNP.
     pub cnp: Option<Cnp>,
+    /// Report of selective retransmission.
+    pub report: Option<Report>,
 }
 
 impl Extensions {
@@ -111,6 +116,7 @@ impl Extensions {
             Ext::ImmDt => self.imm.is_some(),
             Ext::Ieth => self.ieth.is_some(),
             Ext::Cnp => self.cnp.is_some(),
+            Ext::Report => self.report.is_some(),
         }
     }
 
@@ -132,6 +138,7 @@ impl Extensions {
                 Ext::ImmDt => headers.imm = Some(ImmDt::parse(rest)?),
                 Ext::Ieth => headers.ieth = Some(Ieth::parse(rest)?),
                 Ext::Cnp => headers.cnp = Some(Cnp::parse(rest)?),
+                Ext::Report => headers.report = Some(Report::parse(rest)?),
             }
             at += ext.bytes();
         }
@@ -154,7 +161,7 @@ impl Extensions {
         }
         put! {
             deth deth; reth reth; atomic atomic_eth; aeth aeth; atomic_ack atomic_ack_eth; imm imm_dt; ieth ieth;
-            cnp cnp;
+            cnp cnp; report report;
         }
         Ok(at)
     }
@@ -169,6 +176,7 @@ impl Extensions {
             Ext::ImmDt,
             Ext::Ieth,
             Ext::Cnp,
+            Ext::Report,
         ];
         all.iter().all(|&ext| self.has(ext) == opcode.has(ext))
     }
@@ -585,7 +593,7 @@ impl<'a> Frame<'a> {
     }
 
     fn compute_icrc(&self) -> Result<u32, FrameError> {
-        let mut head = [0; ipv6::BYTES + udp::BYTES + bth::BYTES + atomic_eth::BYTES];
+        let mut head = [0; ipv6::BYTES + udp::BYTES + bth::BYTES + report::BYTES];
         let len = self.headers(&mut head)?;
         let (mut icrc, used) = icrc::Icrc::begin(&head[..len])?;
         icrc.update(&head[used..len]);
@@ -636,7 +644,7 @@ const fn ip_name(ip: &Ip) -> &'static str {
 const _: () = {
     let mut i = 0;
     while i < Opcode::ALL.len() {
-        assert!(Opcode::ALL[i].header_bytes() <= bth::BYTES + atomic_eth::BYTES);
+        assert!(Opcode::ALL[i].header_bytes() <= bth::BYTES + report::BYTES);
         i += 1;
     }
     assert!(reth::BYTES + imm_dt::BYTES <= atomic_eth::BYTES);

@@ -80,6 +80,8 @@ crate::table::codes! {
     UdSendOnlyImm = 0x65, "UD_SEND_ONLY_IMM";
     /// Congestion notification packet.
     Cnp = 0x81, "CNP";
+    /// RC report of selective retransmission. The standard leaves its code to manufacturers; only queue pairs that have agreed on it send it.
+    RcReport = 0xc0, "RC_REPORT";
 }
 
 crate::table::codes! {
@@ -118,6 +120,8 @@ pub enum Operation {
     FetchAdd,
     /// Congestion notification.
     Cnp,
+    /// Report of selective retransmission.
+    Report,
 }
 
 /// Where in its message a packet stands.
@@ -189,6 +193,8 @@ pub enum Ext {
     Ieth,
     /// [`crate::wire::Cnp`].
     Cnp,
+    /// [`crate::wire::Report`].
+    Report,
 }
 
 impl Ext {
@@ -203,6 +209,7 @@ impl Ext {
             Ext::ImmDt => &super::imm_dt::LAYOUT,
             Ext::Ieth => &super::ieth::LAYOUT,
             Ext::Cnp => &super::cnp::LAYOUT,
+            Ext::Report => &super::report::LAYOUT,
         }
     }
 
@@ -219,14 +226,18 @@ impl Opcode {
             0 => Service::Rc,
             1 => Service::Uc,
             3 => Service::Ud,
-            _ => Service::Cnp,
+            4 => Service::Cnp,
+            // Of the codes that are left to manufacturers there is the report.
+            _ => Service::Rc,
         }
     }
 
     /// What its message does.
     pub const fn operation(self) -> Operation {
-        if matches!(self, Opcode::Cnp) {
-            return Operation::Cnp;
+        match self {
+            Opcode::Cnp => return Operation::Cnp,
+            Opcode::RcReport => return Operation::Report,
+            _ => {}
         }
         match self as u8 & 0x1f {
             0x00..=0x05 | 0x16 | 0x17 => Operation::Send,
@@ -242,7 +253,7 @@ impl Opcode {
 
     /// Where in its message the packet stands.
     pub const fn position(self) -> Position {
-        if matches!(self, Opcode::Cnp) {
+        if matches!(self, Opcode::Cnp | Opcode::RcReport) {
             return Position::Only;
         }
         match self as u8 & 0x1f {
@@ -278,6 +289,7 @@ impl Opcode {
             Operation::AtomicAcknowledge => &[Ext::Aeth, Ext::AtomicAckEth],
             Operation::CompareSwap | Operation::FetchAdd => &[Ext::AtomicEth],
             Operation::Cnp => &[Ext::Cnp],
+            Operation::Report => &[Ext::Report],
         }
     }
 
@@ -328,9 +340,9 @@ impl Opcode {
         matches!(self, Opcode::RcSendLastInv | Opcode::RcSendOnlyInv)
     }
 
-    /// Whether the packet goes to the responder; a CNP is neither request nor response.
+    /// Whether the packet goes to the responder; a CNP and a report are neither request nor response.
     pub const fn is_request(self) -> bool {
-        !self.is_response() && !matches!(self, Opcode::Cnp)
+        !self.is_response() && !matches!(self, Opcode::Cnp | Opcode::RcReport)
     }
 
     /// Whether the packet goes to the requester.

@@ -5,7 +5,7 @@
 //! that have agreed on it send it. See `docs/src/selective.md`.
 
 /// The opcode of a report, of RC.
-pub const OPCODE: u8 = 0xc0;
+pub const OPCODE: u8 = super::Opcode::RcReport as u8;
 
 /// The version of the contract.
 pub const CURRENT: u8 = 1;

@@ -173,7 +173,6 @@ impl Card {
         range(AttributeBit::PathMtu, mtu.is_some())?;
         range(AttributeBit::MaxRdAtomic, command.max_rd_atomic <= limits::RD_ATOMIC)?;
         range(AttributeBit::MaxDestRdAtomic, command.max_dest_rd_atomic <= limits::RD_ATOMIC)?;
-        range(AttributeBit::Selective, !command.selective)?;
         fn when<T>(has: bool, value: T) -> Option<T> {
             has.then_some(value)
         }

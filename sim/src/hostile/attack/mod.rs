@@ -388,6 +388,7 @@ impl Attacker {
             imm: opcode.has(E::ImmDt).then(|| ImmDt { imm: rng.random() }),
             ieth: opcode.has(E::Ieth).then_some(Ieth { rkey }),
             cnp: opcode.has(E::Cnp).then(Cnp::default),
+            report: None,
         }
     }
 

@@ -204,7 +204,8 @@ impl Attacker {
         let len = self.length(mark.mtu).min(mark.mtu);
         let packet = Packet::new(mark.v6, bth);
         let packet = match Opcode::from_code(code) {
-            Some(opcode) => {
+            // A report is of selective retransmission, which these queue pairs have not agreed on.
+            Some(opcode) if opcode != Opcode::RcReport => {
                 let ext = self.ext(opcode, key.va, key.key, len as u32);
                 let payload = match opcode.payload() {
                     ferrowire_spec::wire::opcode::PayloadRule::None => Vec::new(),
@@ -213,7 +214,7 @@ impl Attacker {
                 };
                 packet.with(&ext, &payload)
             }
-            None => {
+            _ => {
                 let body = self.bytes(len & !3);
                 Packet { body, ..packet }
             }

@@ -8,6 +8,8 @@ mod queues;
 mod raw;
 mod rc;
 mod reads;
+mod selective;
+mod selective_soak;
 mod ud;
 mod windows;
 
@@ -95,6 +97,9 @@ struct Options {
     credits: bool,
     line_rate: Option<u64>,
     access: Rights,
+    selective: bool,
+    mtu: usize,
+    reorder_buffer: u64,
 }
 
 impl Default for Options {
@@ -110,6 +115,9 @@ impl Default for Options {
             credits: false,
             line_rate: None,
             access: Rights::REMOTE,
+            selective: false,
+            mtu: MTU,
+            reorder_buffer: 1 << 20,
         }
     }
 }
@@ -129,8 +137,9 @@ fn address(n: u8, v6: bool) -> IpAddr {
 }
 
 fn end(n: u8, options: &Options) -> End {
-    let Options { credits, line_rate, .. } = *options;
-    let config = Config { credits, line_rate, ..Config::new(u64::from(n), address(n, options.v6)) };
+    let Options { credits, line_rate, selective, reorder_buffer, .. } = *options;
+    let new = Config::new(u64::from(n), address(n, options.v6));
+    let config = Config { credits, line_rate, selective, reorder_buffer, ..new };
     let mut engine = Engine::new(config);
     let bytes = (0..AREA).map(|i| (i * 7 + i / 256 + u64::from(n)) as u8).collect();
     engine.memory_mut().map(0x10_0000, bytes);
@@ -159,11 +168,12 @@ fn steps(n: u8, peer: u32, options: &Options) -> [QpAttr; 3] {
         },
         QpAttr {
             av: connected.then(|| vector(3 - n, options)),
-            path_mtu: connected.then_some(MTU),
+            path_mtu: connected.then_some(options.mtu),
             dest_qpn: connected.then_some(peer),
             rq_psn: connected.then_some(Psn::new(other)),
             max_dest_rd_atomic: reliable.then_some(options.depth),
             min_rnr_timer: reliable.then_some(14),
+            selective: options.selective.then_some(true),
             ..QpAttr::to(QpState::Rtr)
         },
         QpAttr {

@@ -158,6 +158,7 @@ impl Play<'_> {
                 rnr_retry: 0,
                 min_rnr_timer: 0,
                 rd_atomic: 0,
+                selective: false,
             };
             let ahead = match run.plan().pace[side] {
                 Pace::Ahead => lane.room.receives as usize,

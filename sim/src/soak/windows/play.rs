@@ -221,6 +221,7 @@ impl Play<'_> {
                 rnr_retry: 7,
                 min_rnr_timer: lane.min_rnr_timer,
                 rd_atomic: lane.rd_atomic,
+                selective: false,
             };
             let what = || format!("connecting lane {}", lane.number);
             self.ends[side].connect(qp, &path, &receives).with_context(what)?;
