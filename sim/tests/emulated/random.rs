@@ -190,6 +190,7 @@ pub fn command(rng: &mut SmallRng, bases: &[u64]) -> [u8; command::BYTES] {
                 access: good(rng, 0x0e, 1),
                 qkey: one(rng, &[1, 0x8001_0000]),
                 cur_state: one(rng, QpState::ALL).code(),
+                selective: rng.random(),
                 ..ModifyQp::default()
             }
             .to_bytes()

@@ -1376,6 +1376,9 @@ fn attributes_out_of_range_are_refused() {
     }
     let command = ModifyQp { max_dest_rd_atomic: 17, ..modify(9, QpState::Rtr, rtr) };
     bench.refused(&command.to_bytes().unwrap(), Status::BadAttribute, Attribute::MaxDestRdAtomic);
+    let selects = rtr.with(Attributes::of(&[AttributeBit::Selective]));
+    let command = ModifyQp { selective: true, ..modify(9, QpState::Rtr, selects) };
+    bench.refused(&command.to_bytes().unwrap(), Status::BadAttribute, Attribute::Selective);
     bench.refused(&simple(Op::ModifyQp, 8), Status::BadObject, Attribute::Object);
     assert_eq!(bench.state(9), 1);
 }
