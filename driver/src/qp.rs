@@ -19,7 +19,7 @@ use ferrowire_spec::Psn;
 use crate::access::AccessFlags;
 use crate::attach::Receiver;
 use crate::av::AddressVector;
-use crate::context::Device;
+use crate::context::{Capabilities, Device};
 use crate::cq::{CompletionTarget, Cq};
 use crate::error::{Coded, Error, Result};
 use crate::pd::{Pd, ProtectionDomain};
@@ -685,6 +685,11 @@ impl<S: State> Qp<S> {
     /// Its service.
     pub fn service(&self) -> Service {
         self.inner.service
+    }
+
+    /// What its card can do.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.inner.device().capabilities
     }
 
     /// What it has room for.

@@ -177,6 +177,7 @@ fn queue_pairs_whose_ends_were_exchanged_over_tcp_write() {
             bytes: BYTES as u64,
             path_mtu: if node.card == 0 { PathMtu::B4096 } else { PathMtu::B1024 },
             rd_atomic: 0,
+            selective: 0,
         };
         let options = RcOptions::default();
         // A completion queue is one thread's: what needs it is made before.

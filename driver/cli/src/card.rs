@@ -196,6 +196,17 @@ impl Card {
         }
     }
 
+    /// Refuses `--selective` if the card cannot retransmit selectively.
+    ///
+    /// # Errors
+    /// That.
+    pub fn check_selective(&self, wish: bool) -> Result<(), Failure> {
+        match wish && !self.context.capabilities().selective {
+            true => Err(no_selective(&self.name)),
+            false => Ok(()),
+        }
+    }
+
     /// Zeroed memory, registered.
     pub fn region(&self, bytes: usize, access: AccessFlags) -> Result<MemoryRegion, Failure> {
         // Large ones with large pages, which take fewer of the card's entries.
@@ -275,6 +286,19 @@ impl Completions {
     }
 }
 
+/// A card of this name has no selective retransmission.
+pub fn no_selective(name: impl std::fmt::Display) -> Failure {
+    Failure::failed(
+        format!("--selective: {name} does not have the feature `selective`"),
+        "leave --selective out for go-back-N, or take a card with the feature; `ferrowire info` lists the features of a card",
+    )
+}
+
+/// Says on the standard error that the peer has not agreed to `--selective`.
+pub fn say_go_back_n(peer: impl std::fmt::Display) {
+    eprintln!("ferrowire: {peer} does not agree to selective retransmission; both sides use go-back-N");
+}
+
 /// A work request that failed.
 pub fn ended(completion: &Completion) -> Failure {
     let cause = completion.cause().map_or(String::new(), |cause| format!(" ({cause})"));
@@ -292,6 +316,14 @@ pub fn ended(completion: &Completion) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_card_without_selective_retransmission_is_named_with_what_to_do() {
+        assert_eq!(
+            no_selective("sim:ferrowire0.sock").to_string(),
+            "--selective: sim:ferrowire0.sock does not have the feature `selective`; leave --selective out for go-back-N, or take a card with the feature; `ferrowire info` lists the features of a card"
+        );
+    }
 
     #[test]
     fn a_vlan_may_have_a_priority() {

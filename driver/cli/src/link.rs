@@ -9,6 +9,7 @@ use ferrowire::{
     SharedReceiveQueue,
 };
 use ferrowire_cards::gids::as_v6;
+use ferrowire_net::exchange::SELECTIVE;
 use serde::{Deserialize, Serialize};
 
 use crate::args::parse_service;
@@ -46,6 +47,9 @@ pub struct Wish {
     /// Work requests that are posted alone are pushed.
     #[serde(default)]
     pub push: bool,
+    /// Lost packets alone are sent again, if both cards can.
+    #[serde(default)]
+    pub selective: bool,
 }
 
 impl Wish {
@@ -92,12 +96,20 @@ pub struct Address {
     va: u64,
     rkey: u32,
     bytes: u64,
+    /// Version of selective retransmission that its card has, if the client wishes it; 0: none.
+    #[serde(default)]
+    selective: u8,
 }
 
 impl Address {
     /// A place in its memory.
     pub fn remote(&self, offset: u64) -> RemoteAddress {
         RemoteAddress { address: self.va + offset, rkey: self.rkey }
+    }
+
+    /// Whether queue pairs between these two ends retransmit selectively.
+    pub fn is_selective_with(&self, peer: &Address) -> bool {
+        self.selective != 0 && self.selective == peer.selective
     }
 
     /// The same of its queue pairs, for a peer of rdma-core.
@@ -222,7 +234,7 @@ pub fn connect_stock(
     let ip = ends[0].ip;
     let mac = stock.mac(ip)?;
     let qps = ends.iter().map(|end| Number { qpn: end.qpn, psn: end.psn }).collect();
-    let peer = Address { mac, ip, qps, takes: 1, va: 0, rkey: 0, bytes: 0 };
+    let peer = Address { mac, ip, qps, takes: 1, va: 0, rkey: 0, bytes: 0, selective: 0 };
     let (links, own) = made.bring_up(card, wish, &peer)?;
     Ok((links, own, peer))
 }
@@ -256,6 +268,10 @@ impl Made {
             va: region.address(),
             rkey: region.rkey(),
             bytes: region.len() as u64,
+            selective: version(
+                wish.selective && service == Service::Rc,
+                card.context.capabilities().selective,
+            ),
         };
         Ok(Self { qps, own })
     }
@@ -274,9 +290,19 @@ impl Made {
         let av = AddressVector { vlan: card.vlan, ..AddressVector::new(own.mac, own.ip, peer.mac, peer.ip) };
         let mut links = Vec::new();
         for ((qp, psn), number) in self.qps.into_iter().zip(&peer.qps) {
-            links.push(bring_up(card, (service, mtu), wish, qp, psn, av, number, peer.takes)?);
+            let selective = own.is_selective_with(peer);
+            links.push(bring_up(card, (service, mtu), wish, qp, psn, av, number, peer.takes, selective)?);
         }
         Ok((links, own))
+    }
+}
+
+/// The version of selective retransmission that an end names.
+fn version(wish: bool, card: bool) -> u8 {
+    if wish && card {
+        SELECTIVE
+    } else {
+        0
     }
 }
 
@@ -290,6 +316,7 @@ fn bring_up(
     av: AddressVector,
     peer: &Number,
     takes: u8,
+    selective: bool,
 ) -> Result<Link, Failure> {
     let can = card.context.capabilities();
     let (reliable, connected) = (service == Service::Rc, service != Service::Ud);
@@ -307,7 +334,8 @@ fn bring_up(
         .dest_qpn(connected.then_some(peer.qpn))
         .rq_psn(connected.then(|| Psn::new(peer.psn)))
         .max_dest_rd_atomic(reliable.then_some(can.max_dest_rd_atomic))
-        .min_rnr_timer(reliable.then_some(12));
+        .min_rnr_timer(reliable.then_some(12))
+        .selective((reliable && selective).then_some(true));
     let rts = RtsAttributes::new()
         .sq_psn(psn)
         .timeout(reliable.then_some(wish.timeout))
@@ -322,4 +350,49 @@ fn bring_up(
     let qp = qp.rtr(rtr).map_err(ferrowire::Error::from)?;
     let qp = qp.rts(rts).map_err(ferrowire::Error::from)?;
     Ok(Link { qp, to })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What a command without `--selective` sends.
+    fn old() -> serde_json::Value {
+        json!({
+            "mac": [2, 254, 0, 0, 0, 1], "ip": "10.0.0.1", "qps": [{ "qpn": 5, "psn": 6 }], "takes": 16, "va": 4096, "rkey": 7, "bytes": 64
+        })
+    }
+
+    fn naming(selective: u8) -> Address {
+        Address { selective, ..serde_json::from_value(old()).unwrap() }
+    }
+
+    #[test]
+    fn ends_agree_on_selective_retransmission_if_both_name_the_same_version() {
+        assert_eq!(
+            [(true, true), (true, false), (false, true)].map(|(wish, card)| version(wish, card)),
+            [1, 0, 0]
+        );
+        for (own, peer, agreed) in [(1, 1, true), (1, 0, false), (0, 1, false), (0, 0, false), (1, 2, false)]
+        {
+            assert_eq!(naming(own).is_selective_with(&naming(peer)), agreed, "{own} and {peer}");
+        }
+    }
+
+    #[test]
+    fn a_peer_that_does_not_know_selective_retransmission_is_understood_and_understands() {
+        let address: Address = serde_json::from_value(old()).unwrap();
+        assert_eq!(address.selective, 0);
+        let wish = json!({
+            "service": "RC", "qps": 1, "mtu": 1024, "send_wr": 1, "recv_wr": 1, "inline": 0, "outstanding": 0, "timeout": 14, "retry": 7
+        });
+        let wish: Wish = serde_json::from_value(wish).unwrap();
+        assert!(!wish.selective && !wish.push);
+        // It passes over fields that it does not know.
+        let mut new = serde_json::to_value(naming(1)).unwrap();
+        new["later"] = json!(1);
+        assert!(serde_json::from_value::<Address>(new).is_ok());
+    }
 }

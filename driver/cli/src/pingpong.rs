@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::args::{parse_mtu, parse_service, parse_size, service_name, Common};
-use crate::card::{Card, Clock, Completions};
+use crate::card::{say_go_back_n, Card, Clock, Completions};
 use crate::failure::Failure;
 use crate::link::{self, Link, Queues, Wish, GRH};
 use crate::out;
@@ -94,11 +94,23 @@ pub fn run(common: &Common, args: &PingpongArgs) -> Result<(), Failure> {
             "give a smaller -s, or a larger -m",
         ));
     }
+    args.peer.check_service(args.transport)?;
+    if args.stock && args.peer.selective {
+        return Err(no_stock_selective("server"));
+    }
     if args.srq && args.transport != Service::Rc {
         return Err(Failure::usage("--srq is of RC", "leave --transport out"));
     }
     let fits = |card: &Card| plan(args, card, args.stock).wish.fits(card);
     twosided::run(common, &args.peer, fits, |side, channel| one_side(common, args, side, channel))
+}
+
+/// The tools of rdma-core agree on nothing beside queue pairs and addresses.
+fn no_stock_selective(peer: &str) -> Failure {
+    Failure::usage(
+        format!("--selective: the {peer} is of rdma-core, which has no selective retransmission"),
+        "leave --selective out; both sides then use go-back-N",
+    )
 }
 
 fn plan(args: &PingpongArgs, card: &Card, stock: bool) -> Plan {
@@ -119,6 +131,7 @@ fn plan(args: &PingpongArgs, card: &Card, stock: bool) -> Plan {
         },
         retry: 7,
         push: false,
+        selective: args.peer.selective && !stock,
     };
     // With a peer of rdma-core its own number.
     let iters = args.iters.unwrap_or(if card.simulated && !stock { 100 } else { 1000 });
@@ -132,6 +145,10 @@ fn one_side(common: &Common, args: &PingpongArgs, side: Side, channel: &mut Chan
     }
     let (prints, speaks) = (speaks, speaks && !common.json);
     let is_stock = if client { args.stock } else { stock::speaks(channel)? };
+    if is_stock && args.peer.selective {
+        channel.treat_as_foreign();
+        return Err(no_stock_selective("client"));
+    }
     let mut peer = match is_stock {
         true => Peer::Stock(Stock::new(&card, channel, args.srq)?),
         false => Peer::Own(channel),
@@ -161,6 +178,10 @@ fn one_side(common: &Common, args: &PingpongArgs, side: Side, channel: &mut Chan
         Peer::Own(channel) => link::connect(&card, channel, &wish, queues, &received)?,
         Peer::Stock(stock) => link::connect_stock(&card, stock, client, &wish, queues, &received)?,
     };
+    let selective = own.is_selective_with(&other);
+    if prints && args.peer.selective && !selective {
+        say_go_back_n(if client { "the server" } else { "the client" });
+    }
     if speaks {
         out::text(&own.pingpong_lines("local"))?;
         out::text(&other.pingpong_lines("remote"))?;
@@ -180,7 +201,7 @@ fn one_side(common: &Common, args: &PingpongArgs, side: Side, channel: &mut Chan
     peer.done()?;
     drop(links);
     match prints {
-        true => report(common, &card, &plan, ticks, &device.to_string(), client),
+        true => report(common, &card, &plan, ticks, &device.to_string(), client, selective),
         // Of two sides in one process, one prints.
         false => Ok(()),
     }
@@ -193,6 +214,7 @@ fn report(
     ticks: u64,
     device: &str,
     client: bool,
+    selective: bool,
 ) -> Result<(), Failure> {
     let seconds = card.clock.seconds(ticks);
     let bytes = plan.size * plan.iters * 2;
@@ -207,6 +229,7 @@ fn report(
             "iterations": plan.iters,
             "checked": plan.chk,
             "events": plan.events,
+            "selective": selective,
             "bytes": bytes,
             "clock": card.clock_name(),
             "cycles": (card.clock != Clock::Host).then_some(ticks),

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::{Args, ValueHint};
-use ferrowire_cards::{find, join_names, Place};
+use ferrowire_cards::{find, join_names, split_names, Place};
 
 use crate::args::{Common, DEVICE};
+use crate::card::no_selective;
 use crate::device::Device;
 use crate::failure::Failure;
 
@@ -45,6 +46,12 @@ pub struct RunArgs {
     /// the card, and no other process has it meanwhile.
     #[arg(long, value_name = "NAME", conflicts_with = "observe")]
     tap: Option<String>,
+    /// Ask for selective retransmission of RC queue pairs, which the card must have; the program of the other side must be run so, too
+    ///
+    /// Connections of librdmacm agree on it, and use go-back-N if the other side does not. Queue pairs that programs connect by other means cannot
+    /// agree: with the option on one side alone they may fail when packets are lost. It sets FERROWIRE_SELECTIVE=1.
+    #[arg(long, conflicts_with = "observe")]
+    selective: bool,
     /// Folder of the libraries, if none of those
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     libraries: Option<PathBuf>,
@@ -62,6 +69,9 @@ const PATHS: &str = "libferrowire_paths.so";
 /// Becomes the program.
 pub fn run(common: &Common, args: &RunArgs) -> Result<(), Failure> {
     let cards = cards(common)?;
+    if args.selective {
+        check_selective(&cards)?;
+    }
     let folder = match &args.libraries {
         Some(folder) => given(folder)?,
         None => libraries()?,
@@ -95,6 +105,9 @@ pub fn run(common: &Common, args: &RunArgs) -> Result<(), Failure> {
     }
     if let Some(tap) = &args.tap {
         command.env("FERROWIRE_TAP", tap);
+    }
+    if args.selective {
+        command.env("FERROWIRE_SELECTIVE", "1");
     }
     if args.observe {
         command.env("FERROWIRE_OBSERVE", "1");
@@ -131,6 +144,22 @@ fn cards(common: &Common) -> Result<String, Failure> {
             "name a card that a program can open: `ferrowire sim up --engine` starts two",
         )),
         None => found(),
+    }
+}
+
+/// Refuses `--selective` if no card that the program may get has the feature. Cards that cannot be asked here are left to the libraries.
+fn check_selective(cards: &str) -> Result<(), Failure> {
+    let mut without = None;
+    for name in split_names(cards) {
+        let place = name.parse().ok().filter(|place| !matches!(place, Place::Serial(..)));
+        match place.map(|place: Place| place.observe()) {
+            Some(Ok(card)) if !card.capabilities().selective => without = Some(name),
+            _ => return Ok(()),
+        }
+    }
+    match without {
+        Some(name) => Err(no_selective(name)),
+        None => Ok(()),
     }
 }
 

@@ -4,9 +4,10 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use ferrowire::Service;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::Common;
+use crate::args::{service_name, Common};
 use crate::card::{AddressArgs, Card};
 use crate::device::Device;
 use crate::failure::Failure;
@@ -25,6 +26,9 @@ pub struct PeerArgs {
     /// Port of the card, which has one
     #[arg(short = 'i', long = "ib-port", default_value_t = 1, value_name = "PORT", value_parser = clap::value_parser!(u8).range(1..=1))]
     ib_port: u8,
+    /// Send lost packets alone again, if both cards have the feature `selective`; RC only. If the server's card does not have it, both sides use go-back-N
+    #[arg(long)]
+    pub selective: bool,
     /// The port's addresses.
     #[command(flatten)]
     pub addresses: AddressArgs,
@@ -34,6 +38,20 @@ impl PeerArgs {
     /// The server's host, of a client.
     pub fn host(&self) -> Option<&str> {
         self.host.as_deref()
+    }
+
+    /// Refuses `--selective` of a service that has none.
+    ///
+    /// # Errors
+    /// That.
+    pub fn check_service(&self, service: Service) -> Result<(), Failure> {
+        match self.selective && service != Service::Rc {
+            true => Err(Failure::usage(
+                format!("--selective is of RC, not of {}", service_name(service)),
+                "leave --selective out, or take RC",
+            )),
+            false => Ok(()),
+        }
     }
 }
 
@@ -72,6 +90,7 @@ pub fn run(
         let (mut at_client, mut at_server) = Channel::pair()?;
         let open = |bus| Card::open(&device, bus, &peer.addresses);
         let (server, card) = (open(server)?, open(client)?);
+        card.check_selective(peer.selective)?;
         check(&card)?;
         let side = |client: bool, card| Side { client, device: device.clone(), card, speaks: client };
         let (body, server, client) = (&body, side(false, server), side(true, card));
@@ -93,6 +112,7 @@ pub fn run(
     }
     // First the card, so that nobody waits for a side that has none, or one that cannot do it.
     let card = Card::open(&device, device.open()?, &peer.addresses)?;
+    card.check_selective(peer.selective)?;
     if peer.host.is_some() {
         check(&card)?;
     }

@@ -64,6 +64,7 @@ fn every_command_has_help_and_the_commands_a_newcomer_needs_have_examples() {
         "--inline_size",
         "--push",
         "--connection",
+        "--selective",
         "--gid-index",
         "--report_gbits",
         "--port",
@@ -88,6 +89,10 @@ fn a_command_line_without_sense_ends_with_2_and_a_failure_with_1() {
         (2, &["-d", "sim:x", "lat", "write", "-b"], "leave -b out"),
         (2, &["-d", "sim:x", "lat", "write", "--push", "-I", "17"], "-I up to 16"),
         (2, &["-d", "sim:x", "pingpong", "--transport", "UD", "-s", "2000"], "larger -m"),
+        (2, &["-d", "sim:x", "bw", "write", "-c", "UC", "--selective"], "--selective is of RC, not of UC"),
+        (2, &["-d", "sim:x", "lat", "send", "-c", "UD", "--selective"], "not of UD; leave --selective out"),
+        (2, &["-d", "sim:x", "pingpong", "--transport", "UC", "--selective"], "or take RC"),
+        (2, &["-d", "sim:x", "pingpong", "linux", "--stock", "--selective"], "the server is of rdma-core"),
         (2, &["-d", "sim:x", "rping", "-S", "64K"], "rping takes 26 to 65535"),
         (2, &["-d", "sim:x", "rping", "localhost"], "invalid IP address"),
         (2, &["-d", "inproc", "bw", "write", "localhost"], "leave the host out"),
@@ -254,6 +259,29 @@ fn run_refuses_a_program_of_another_architecture_before_it_starts() {
         let fix = "take the program of this machine's architecture, or build the libraries for the program's";
         assert!(err.contains(fix), "{name}: {err}");
     }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_program_is_told_that_selective_retransmission_is_wished() {
+    let folder = std::env::temp_dir().join(format!("ferrowire-selective-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("libibverbs.so.1"), "").unwrap();
+    let run = |more: &[&str]| {
+        let folder = folder.to_str().unwrap();
+        let program = ["--", "sh", "-c", "echo \"<$FERROWIRE_SELECTIVE>\""];
+        // Nothing listens there, so the cards cannot be asked.
+        let cards = "sim:/nowhere/a,sim:/nowhere/b";
+        said(&ferrowire_with(cards, &[&["run", "--libraries", folder], more, &program].concat()))
+    };
+    let (code, out, err) = run(&["--selective"]);
+    assert_eq!((code, out.as_str()), (0, "<1>\n"), "{err}");
+    assert_eq!(run(&[]).1, "<>\n");
+    // A card that is only observed has no queue pairs.
+    let (code, _, err) = run(&["--selective", "--observe"]);
+    assert!(code == 2 && err.contains("--observe"), "{err}");
+    let (_, help, _) = said(&ferrowire(&["run", "--help"]));
+    assert!(help.contains("the other side must be run so, too"), "{help}");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

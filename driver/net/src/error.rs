@@ -82,6 +82,12 @@ pub enum Error {
         /// Why.
         reason: RejectReason,
     },
+    /// The own card cannot do selective retransmission, which the options wish.
+    #[error("{operation}: the options wish selective retransmission, which the card does not have; set `selective` to false for go-back-N, or take a card with the feature `selective`")]
+    NoSelective {
+        /// What was tried.
+        operation: &'static str,
+    },
     /// An identifier is in a state in which it does not do that.
     #[error("{operation}: the identifier is {state}; see the order of calls in `ferrowire_net::rdma`")]
     State {
@@ -150,7 +156,7 @@ impl Error {
             Error::Stopped | Error::Interrupted => Errno::INTR,
             Error::PortInUse(_) | Error::AddressInUse(_) => Errno::ADDRINUSE,
             Error::NotLocal(_) | Error::NoPort(_) => Errno::ADDRNOTAVAIL,
-            Error::NotUnicast(_) => Errno::OPNOTSUPP,
+            Error::NotUnicast(_) | Error::NoSelective { .. } => Errno::OPNOTSUPP,
             Error::Removed { .. } => Errno::NODEV,
             Error::WouldBlock => Errno::AGAIN,
             Error::System { source, .. } => Errno::from_io_error(source).unwrap_or(Errno::IO),

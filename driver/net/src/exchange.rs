@@ -16,7 +16,11 @@
 //! | 48 to 51 | its key |
 //! | 52 | path MTU: 1 is 256 bytes, 5 is 4,096; the smaller one of both counts |
 //! | 53 | READs and atomics that it answers at once |
-//! | 54 to 63 | 0 |
+//! | 54 | version of selective retransmission that it can do and wishes; 0: none |
+//! | 55 to 63 | 0 |
+//!
+//! Both ends retransmit selectively if both name the same version and it is not 0, and go-back-N otherwise. Programs that do not know byte 54 send 0 there and
+//! ignore it.
 //!
 //! Behind it follow, from who has its queue pair up, the four bytes `FWOK`.
 
@@ -27,13 +31,15 @@ use ferrowire::{
     AddressVector, Init, PathMtu, Psn, Qp, QueuePair, RemoteAddress, RtrAttributes, RtsAttributes,
 };
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::mad::{gid, gid_ip};
 
 const MAGIC: [u8; 4] = *b"FWRC";
 const READY: [u8; 4] = *b"FWOK";
 const VERSION: u16 = 1;
 const BYTES: usize = 64;
+/// The version of selective retransmission of cards with the feature `selective`. [`exchange`](mod@self) and the communication manager agree on it.
+pub const SELECTIVE: u8 = 1;
 /// Longest message of a later version that is read to its end.
 const MAX_BYTES: usize = 4096;
 
@@ -98,6 +104,8 @@ pub struct End {
     pub path_mtu: PathMtu,
     /// READs and atomics that it answers at once.
     pub rd_atomic: u8,
+    /// Version of selective retransmission that it can do and wishes; 0: none. Cards with the feature have version [`SELECTIVE`].
+    pub selective: u8,
 }
 
 /// The own end.
@@ -106,6 +114,15 @@ pub type LocalEnd = End;
 pub type RemoteEnd = End;
 
 impl End {
+    /// The version of selective retransmission that both ends name; 0: they agree on none, and go-back-N holds.
+    pub fn agreed_selective(&self, other: &End) -> u8 {
+        if self.selective == other.selective {
+            self.selective
+        } else {
+            0
+        }
+    }
+
     fn to_bytes(self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
@@ -118,7 +135,7 @@ impl End {
         put(32, &self.memory.address.to_be_bytes());
         put(40, &self.bytes.to_be_bytes());
         put(48, &self.memory.rkey.to_be_bytes());
-        put(52, &[self.path_mtu.code(), self.rd_atomic]);
+        put(52, &[self.path_mtu.code(), self.rd_atomic, self.selective]);
         bytes
     }
 
@@ -140,6 +157,7 @@ impl End {
             bytes: number(40, 8) as u64,
             path_mtu,
             rd_atomic: bytes[53],
+            selective: bytes[54],
         })
     }
 }
@@ -190,11 +208,21 @@ pub struct RcOptions {
     pub min_rnr_timer: u8,
     /// READs and atomics that it would have outstanding; the other side may answer fewer.
     pub rd_atomic: u8,
+    /// Wish for selective retransmission. It comes if the other side wishes it, too, and both cards have it; go-back-N otherwise.
+    pub selective: bool,
 }
 
 impl Default for RcOptions {
     fn default() -> Self {
-        Self { timeout: 14, retry_cnt: 7, rnr_retry: 7, min_rnr_timer: 12, rd_atomic: 0 }
+        Self { timeout: 14, retry_cnt: 7, rnr_retry: 7, min_rnr_timer: 12, rd_atomic: 0, selective: false }
+    }
+}
+
+/// Refuses a wish for selective retransmission that the own card cannot fulfil.
+pub(crate) fn check_selective(operation: &'static str, wish: bool, card: bool) -> Result<()> {
+    match wish && !card {
+        true => Err(Error::NoSelective { operation }),
+        false => Ok(()),
     }
 }
 
@@ -215,7 +243,8 @@ fn bring_up(
             .dest_qpn(remote.qpn)
             .rq_psn(remote.psn)
             .max_dest_rd_atomic(local.rd_atomic)
-            .min_rnr_timer(options.min_rnr_timer),
+            .min_rnr_timer(options.min_rnr_timer)
+            .selective((local.agreed_selective(remote) != 0).then_some(true)),
     )?;
     let qp = qp.rts(
         RtsAttributes::new()
@@ -231,8 +260,10 @@ fn bring_up(
 /// Exchanges ends over a stream and takes a queue pair of RC from INIT to RTS. `way` gives the way to the other side's address, as
 /// [`Net::address_vector`](crate::Net::address_vector) does. When both sides have returned, both queue pairs are up.
 ///
+/// `selective` of the own end follows from `options` and the card. `selective` of the end that comes back is the version that both agreed on; 0: go-back-N.
+///
 /// # Errors
-/// Those of [`exchange`], of `way` and of the verbs; the queue pair is destroyed then.
+/// `NoSelective`, before anything is sent; those of [`exchange`], of `way` and of the verbs. The queue pair is destroyed then.
 pub fn connect_exchange(
     io: &mut (impl Read + Write + ?Sized),
     qp: Qp<Init>,
@@ -241,8 +272,11 @@ pub fn connect_exchange(
     way: impl FnOnce(IpAddr) -> Result<AddressVector>,
 ) -> Result<(QueuePair, RemoteEnd)> {
     const READINESS: &str = "waiting until the other side is up";
-    let local = LocalEnd { qpn: qp.number(), ..*local };
-    let remote = exchange(io, &local)?;
+    check_selective("connect_exchange", options.selective, qp.capabilities().selective)?;
+    let selective = if options.selective { SELECTIVE } else { 0 };
+    let local = LocalEnd { qpn: qp.number(), selective, ..*local };
+    let mut remote = exchange(io, &local)?;
+    remote.selective = local.agreed_selective(&remote);
     let qp = bring_up(qp, way(remote.ip)?, &local, &remote, options)?;
     io.write_all(&READY).and_then(|()| io.flush()).map_err(stream(READINESS))?;
     let mut ready = [0; 4];

@@ -15,6 +15,7 @@ fn end(qpn: u32, ip: IpAddr) -> End {
         bytes: 1 << 33,
         path_mtu: PathMtu::B2048,
         rd_atomic: 16,
+        selective: SELECTIVE,
     }
 }
 
@@ -56,6 +57,42 @@ fn what_is_none_of_ours_is_named() {
     for cut in [0, 7, 8, 63] {
         assert!(matches!(against(&good[..cut]), Err(ExchangeError::Stream { .. })), "{cut} bytes");
     }
+}
+
+#[test]
+fn ends_agree_on_selective_retransmission_if_both_name_the_same_version() {
+    let naming = |selective| End { selective, ..end(5, [10, 0, 0, 2].into()) };
+    for (own, other, agreed) in
+        [(1, 1, 1), (1, 0, 0), (0, 1, 0), (0, 0, 0), (1, 2, 0), (2, 1, 0), (1, 0xff, 0)]
+    {
+        let found = against(&naming(other).to_bytes()).unwrap();
+        assert_eq!(found.selective, other);
+        assert_eq!(naming(own).agreed_selective(&found), agreed, "{own} and {other}");
+    }
+}
+
+#[test]
+fn a_program_that_does_not_know_selective_retransmission_sends_0_there() {
+    let mut old = end(5, [10, 0, 0, 2].into()).to_bytes();
+    assert_eq!((old.len(), old[54]), (64, SELECTIVE));
+    old[54..].fill(0);
+    let found = against(&old).unwrap();
+    assert_eq!(found, End { selective: 0, ..end(5, [10, 0, 0, 2].into()) });
+    assert_eq!(end(1, [10, 0, 0, 1].into()).agreed_selective(&found), 0);
+}
+
+#[test]
+fn a_wish_that_the_own_card_cannot_fulfil_is_refused_with_what_to_do() {
+    for (wish, card) in [(false, false), (false, true), (true, true)] {
+        check_selective("connect_exchange", wish, card).unwrap();
+    }
+    let error = check_selective("connect_exchange", true, false).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "connect_exchange: the options wish selective retransmission, which the card does not have; set `selective` to false for go-back-N, or take a card with the feature `selective`"
+    );
+    assert_eq!(error.errno(), rustix::io::Errno::OPNOTSUPP);
+    assert!(!RcOptions::default().selective);
 }
 
 #[test]

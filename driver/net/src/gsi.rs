@@ -51,6 +51,8 @@ pub struct Limits {
     pub max_mtu: PathMtu,
     /// Peers may do atomics.
     pub atomics: bool,
+    /// RC queue pairs can retransmit selectively, by version [`SELECTIVE`](crate::exchange::SELECTIVE).
+    pub selective: bool,
 }
 
 /// What the communication manager needs of a card: messages from QP1 to QP1, and random numbers.
@@ -240,6 +242,7 @@ impl Gsi for Qp1 {
             max_dest_rd_atomic: can.max_dest_rd_atomic,
             max_mtu: can.max_mtu.known().unwrap_or(PathMtu::B1024),
             atomics: can.atomics,
+            selective: can.selective,
         }
     }
 }

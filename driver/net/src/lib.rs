@@ -46,6 +46,7 @@
 //!     bytes: 0,
 //!     path_mtu: PathMtu::B4096,
 //!     rd_atomic: 0,
+//!     selective: 0,
 //! };
 //! let mut stream = TcpStream::connect(&net, ([10, 0, 0, 2], 18515).into(), Duration::from_secs(5))?;
 //! let way = |ip| net.address_vector(ip);

@@ -141,6 +141,8 @@ message! {
         service_id: u64 = 8, 64;
         /// GUID of the asker's adapter.
         local_ca_guid: u64 = 16, 64;
+        /// Version of selective retransmission that the asker can do and wishes; 0: none. Reserved in the standard (12.6.5): others send 0 and do not look at it.
+        selective: u8 = 24, 8;
         /// Queue key; of datagrams alone.
         local_qkey: u32 = 28, 32;
         /// Queue pair of the asker.
@@ -287,6 +289,8 @@ message! {
         rnr_retry_count: u8 = 27, 3;
         /// The sender's receives come from a shared queue.
         srq: bool = 27 + 3, 1;
+        /// Version of selective retransmission to which the sender agrees, that of the REQ; 0: none. Reserved in the standard (12.6.8), as in the REQ.
+        selective: u8 = 27 + 4, 4;
         /// GUID of the sender's adapter.
         local_ca_guid: u64 = 28, 64;
     }

@@ -269,6 +269,7 @@ fn ends_are_exchanged_over_the_stack() {
         bytes: 4096,
         path_mtu: PathMtu::B4096,
         rd_atomic: 1,
+        selective: 0,
     };
     let there = |net: Net| {
         let mut stream = TcpListener::bind(&net, 18515).unwrap().accept(LIMIT).unwrap();

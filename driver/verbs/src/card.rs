@@ -22,6 +22,7 @@ use crate::fork::{Files, INHERITED};
 use crate::log::say;
 use crate::neighbour::Neighbours;
 use crate::qp::Qp;
+use crate::selective;
 use crate::service;
 use crate::srq::Srq;
 use crate::tap::{self, Interface};
@@ -73,6 +74,8 @@ pub struct Card {
     pub events: EventQueue,
     /// Its connection manager.
     pub cm: Manager,
+    /// Its RC queue pairs ask for selective retransmission: see [`selective`].
+    pub selective: bool,
     objects: Mutex<Objects>,
     /// It takes no calls any more.
     dead: AtomicBool,
@@ -117,6 +120,7 @@ impl Card {
             context.set_mac(mac)?;
             say!("{place}: MAC address {}", text(mac));
         }
+        let selective = selective::begin(selective::wanted(), context.capabilities().selective, place);
         let kernel =
             interface.as_ref().map(|interface| interface.start(mac)).transpose()?.unwrap_or_default();
         let key = gids::key(place);
@@ -150,6 +154,7 @@ impl Card {
             neighbours,
             events,
             cm: Manager::default(),
+            selective,
             objects: Mutex::default(),
             dead: AtomicBool::new(false),
             inherited: AtomicBool::new(false),

@@ -56,6 +56,7 @@ mod qp_ex;
 mod query;
 mod queue;
 mod raw;
+mod selective;
 mod service;
 mod srq;
 mod strings;

@@ -17,6 +17,7 @@ use crate::failure::{number, Failure, Result};
 use crate::lids;
 use crate::qp::{state_of, takes_sends, Qp};
 use crate::query::{check_port, mtu_of, PKEY};
+use crate::selective;
 
 /// Bits of a mask.
 type Mask = u32;
@@ -341,6 +342,7 @@ fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: Mask) -> Result<()> {
     if mask & CUR != 0 {
         new.cur_state = Some(from);
     }
+    selective::complete(card, service, (from, to), &mut new);
     Ok(apply(qp, to, &new, attr, mask)?)
 }
 
@@ -376,6 +378,7 @@ pub fn apply(
     }
     remember(&mut kept, attr, mask);
     drop(kept);
+    qp.note_selective(to, new.selective);
     qp.show_state(to);
     Ok(())
 }

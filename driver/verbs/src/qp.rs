@@ -2,7 +2,7 @@
 //! [`Qp`]: queue pairs.
 
 use core::ffi::{c_int, c_uint};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ferrowire::{QpAttributes, QpInitAttr, QpSizes, QpState, QueuePair, ReceiveQueue, Service};
@@ -42,6 +42,8 @@ pub struct Qp {
     pub session: Hold<Inner>,
     /// Asynchronous events that the program was given.
     pub acks: Acks,
+    /// It was brought up with selective retransmission.
+    selective: AtomicBool,
 }
 
 object!(Qp, ibv_qp);
@@ -218,6 +220,31 @@ impl Qp {
         shown.store(state_code(state), Ordering::Relaxed);
     }
 
+    /// The state that the program is shown, without a lock; `None`: verbs do not know it.
+    pub fn shown_state(&self) -> Option<QpState> {
+        // SAFETY: as in `show_state`.
+        let shown = unsafe { AtomicU32::from_ptr(&raw mut (*self.pointer()).state) };
+        state_of(shown.load(Ordering::Relaxed))
+    }
+
+    /// Whether it is of RC.
+    pub fn is_rc(&self) -> bool {
+        // SAFETY: the program does not change it.
+        unsafe { (*self.pointer()).qp_type == IBV_QPT_RC }
+    }
+
+    /// Whether it retransmits selectively.
+    pub fn is_selective(&self) -> bool {
+        self.selective.load(Ordering::Relaxed)
+    }
+
+    /// Notes the attribute with which it went to a state.
+    pub fn note_selective(&self, to: QpState, selective: Option<bool>) {
+        if matches!(to, QpState::Reset | QpState::Rtr) {
+            self.selective.store(to == QpState::Rtr && selective == Some(true), Ordering::Relaxed);
+        }
+    }
+
     /// Makes a queue pair, in RESET, for the program.
     fn create(pd: &Pd, attr: &mut ibv_qp_init_attr, extended: bool) -> Result<*mut ibv_qp> {
         let card = pd.context().card()?;
@@ -305,6 +332,7 @@ impl Qp {
             sq_sig_all: attr.sq_sig_all != 0,
             session: Hold::default(),
             acks: Acks::default(),
+            selective: AtomicBool::new(false),
         })
     }
 }

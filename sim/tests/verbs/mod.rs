@@ -189,8 +189,13 @@ impl Rig {
     }
 
     fn start(&self, case: &str) -> Program {
+        self.start_with(case, &[])
+    }
+
+    /// The same with more in the environment.
+    fn start_with(&self, case: &str, environment: &[(&str, &str)]) -> Program {
         let mut command = Command::new(&self.program);
-        command.arg(case);
+        command.arg(case).env_remove("FERROWIRE_SELECTIVE").envs(environment.iter().copied());
         command.args(self.server.sockets.iter().map(|socket| format!("sim:{}", socket.display())));
         Program::start(command)
     }
@@ -205,8 +210,16 @@ fn run(case: &str) -> String {
 /// The same of any program.
 #[track_caller]
 fn run_of(program: &str, case: &str) -> String {
-    let mut rig = Rig::of(program, case);
-    let (good, said) = rig.start(case).end();
+    run_with(program, case, &[])
+}
+
+/// The same with more in the environment.
+#[track_caller]
+fn run_with(program: &str, case: &str, environment: &[(&str, &str)]) -> String {
+    // Tests of the same case run at once.
+    let names: String = environment.iter().map(|(name, _)| format!("-{name}")).collect();
+    let mut rig = Rig::of(program, &format!("{case}{names}"));
+    let (good, said) = rig.start_with(case, environment).end();
     assert!(good, "{case}: {said}");
     rig.is_clean();
     said

@@ -13,7 +13,7 @@ use ferrowire::{PathMtu, Service};
 use serde::{Deserialize, Serialize};
 
 use crate::args::{parse_mtu, parse_service, parse_size, Common};
-use crate::card::Card;
+use crate::card::{say_go_back_n, Card};
 use crate::failure::Failure;
 use crate::link::{self, Queues, GRH};
 use crate::out;
@@ -176,7 +176,11 @@ fn one_side(
     let region = card.region(2 * half, link::rights(&card))?;
     let queues = Queues { cq: &completions.cq, srq: None };
     let (links, own, peer) = link::connect(&card, channel, &plan.wish, queues, &region)?;
-    let report = Report { plan: &plan, card: &card, gbits: args.gbits, cycles: args.cycles };
+    let selective = own.is_selective_with(&peer);
+    if speaks && args.peer.selective && !selective {
+        say_go_back_n(if client { "the server" } else { "the client" });
+    }
+    let report = Report { plan: &plan, card: &card, gbits: args.gbits, cycles: args.cycles, selective };
     let speaks_text = speaks && !common.json;
     if speaks_text {
         out::text(&report.heading(&own, &peer))?;

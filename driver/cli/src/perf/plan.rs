@@ -45,6 +45,7 @@ const SIMULATED: u64 = 1 << 20;
 pub fn check(test: Test, args: &PerfArgs) -> Result<(), Failure> {
     let usage = |what: &str, fix: &str| Err(Failure::usage(what, fix));
     let (service, verb) = (args.connection, args.verb);
+    args.peer.check_service(service)?;
     match (service, verb) {
         (Service::Ud, Verb::Write | Verb::Read | Verb::Atomic) => {
             return usage("datagrams have SEND alone", "take `send`, or -c RC");
@@ -133,6 +134,7 @@ impl Plan {
             timeout: args.qp_timeout.unwrap_or(if card.simulated { 10 } else { 14 }),
             retry: 7,
             push: args.push,
+            selective: args.peer.selective,
         };
         let duration = args.duration;
         Ok(Self {

@@ -93,6 +93,8 @@ pub struct Report<'a> {
     pub gbits: bool,
     /// Cycles.
     pub cycles: bool,
+    /// Both sides have agreed on selective retransmission.
+    pub selective: bool,
 }
 
 const RULE: &str = "---------------------------------------------------------------------------------------";
@@ -150,6 +152,10 @@ impl Report<'_> {
         }
         text += &format!(" Max inline data : {}[B]\n", wish.inline);
         text += " rdma_cm QPs\t : OFF\n Data ex. method : Ethernet\n";
+        if wish.selective {
+            text +=
+                &format!(" Retransmission  : {}\n", if self.selective { "selective" } else { "go-back-N" });
+        }
         let kind = match (self.card.engine, self.card.simulated) {
             (true, _) => "none; the reference engine in the place of one",
             (false, true) => "simulation",
@@ -274,6 +280,7 @@ impl Report<'_> {
         put("Max_inline_data", wish.inline.into());
         put("rdma_cm_QPs", "OFF".into());
         put("Data_ex_method", "Ethernet".into());
+        put("selective", self.selective.into());
         put("simulated", self.card.simulated.into());
         let khz = match self.card.clock {
             Clock::Card { khz } => Some(khz),

@@ -22,13 +22,13 @@ use clap::Args;
 use ferrowire::{AccessFlags, MemoryRegion, PathMtu};
 use ferrowire_net::cm::machine::Timing;
 use ferrowire_net::mad::RejectReason;
-use ferrowire_net::{Cm, CmListener, CmOptions, CmRequest, Config, Error, Net, RcOptions};
+use ferrowire_net::{Cm, CmConnection, CmListener, CmOptions, CmRequest, Config, Error, Net, RcOptions};
 use serde_json::json;
 
 use self::talk::{linger, End, Made, Talk};
 use self::words::{difference, pattern, shown, Place, LEAST, MOST};
 use crate::args::{parse_mtu, parse_size, Common};
-use crate::card::{AddressArgs, Card, Clock};
+use crate::card::{say_go_back_n, AddressArgs, Card, Clock};
 use crate::device::Device;
 use crate::failure::Failure;
 use crate::twosided::Progress;
@@ -73,6 +73,9 @@ pub struct RpingArgs {
     /// ACK time-out, 4.096 us times 2 to that power; the client's counts
     #[arg(short = 'u', long = "qp-timeout", value_name = "CODE", default_value_t = 14, value_parser = clap::value_parser!(u8).range(0..=31))]
     qp_timeout: u8,
+    /// Send lost packets alone again, if both sides have this option and cards with the feature `selective`; go-back-N otherwise, and with rdma-core's rping
+    #[arg(long)]
+    selective: bool,
     /// Seconds that the other side may say nothing
     #[arg(short = 'W', long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     timeout: u32,
@@ -110,6 +113,8 @@ struct Tally {
     /// The most of a round.
     size: u64,
     ticks: u64,
+    /// Both sides have agreed on selective retransmission.
+    selective: bool,
 }
 
 /// Carries it out.
@@ -120,6 +125,7 @@ pub fn run(common: &Common, args: &RpingArgs) -> Result<(), Failure> {
         return in_process(common, args, device, *kind);
     }
     let card = Card::open(device, device.open()?, &args.addresses)?;
+    card.check_selective(args.selective)?;
     let side = Side { common, args, card, speaks: true, speed: 1 };
     let cm = side.manager()?;
     match args.server {
@@ -135,6 +141,7 @@ fn in_process(common: &Common, args: &RpingArgs, device: &Device, kind: inproc::
     }
     let (there, here) = inproc::pair(kind)?;
     let card = Card::open(device, there, &AddressArgs::default())?;
+    card.check_selective(args.selective)?;
     let server = Side { common, args, card, speaks: false, speed: FASTER };
     let card = Card::open(device, here, &args.addresses)?;
     let client = Side { common, args, card, speaks: true, speed: FASTER };
@@ -184,12 +191,26 @@ impl Side<'_> {
     }
 
     fn options(&self) -> Result<CmOptions, Failure> {
-        let rc = RcOptions { timeout: self.args.qp_timeout, rd_atomic: 1, ..RcOptions::default() };
+        let rc = RcOptions {
+            timeout: self.args.qp_timeout,
+            rd_atomic: 1,
+            selective: self.args.selective,
+            ..RcOptions::default()
+        };
         Ok(CmOptions {
             rc,
             path_mtu: self.card.path_mtu(self.args.mtu.bytes() as u32)?,
             ..CmOptions::default()
         })
+    }
+
+    /// Whether both sides have agreed on selective retransmission; says so if this one wishes it in vain.
+    fn selective(&self, connection: &CmConnection) -> bool {
+        let agreed = connection.selective();
+        if self.speaks && self.args.selective && !agreed {
+            say_go_back_n(connection.peer());
+        }
+        agreed
     }
 
     /// Text, where somebody wants it.
@@ -238,8 +259,10 @@ impl Side<'_> {
         })?;
         self.begin(&format!("connected with {server} port {}: {size} bytes in each round", self.args.port))?;
         let count = self.args.count.unwrap_or(ROUNDS);
+        let selective = self.selective(&connection);
         let mut talk = Talk::new(cm, connection, made, self.silence(), count == 0);
-        let asked = self.ask(&mut talk, count, size, &source, &sink);
+        let tally = Tally { peer: server, rounds: 0, size: size as u64, ticks: 0, selective };
+        let asked = self.ask(&mut talk, count, tally, &source, &sink);
         let parted = talk.part();
         let tally = asked?;
         parted?;
@@ -251,10 +274,11 @@ impl Side<'_> {
         &self,
         talk: &mut Talk<'_>,
         count: u64,
-        size: usize,
+        mut tally: Tally,
         source: &MemoryRegion,
         sink: &MemoryRegion,
     ) -> Result<Tally, Failure> {
+        let size = tally.size as usize;
         let place = |region: &MemoryRegion| Place {
             address: region.address(),
             rkey: region.rkey(),
@@ -262,7 +286,6 @@ impl Side<'_> {
         };
         let silent = !self.speaks || self.common.json || self.args.verbose;
         let mut progress = Progress::new(if silent { 0 } else { count });
-        let mut tally = Tally { peer: talk.peer(), rounds: 0, size: size as u64, ticks: 0 };
         let start = self.card.now()?;
         // Without a count, a signal is the end.
         while if count == 0 { !stop::stopped() } else { tally.rounds < count } {
@@ -321,8 +344,9 @@ impl Side<'_> {
         let connection =
             request.answer(qp, &self.options()?).map_err(|error| refused(error, self.args.port))?;
         self.say(&format!("{peer} has connected"))?;
+        let selective = self.selective(&connection);
         let mut talk = Talk::new(cm, connection, made, self.silence(), false);
-        let mut tally = Tally { peer, rounds: 0, size: 0, ticks: 0 };
+        let mut tally = Tally { peer, rounds: 0, size: 0, ticks: 0, selective };
         let served = self.answer(&mut talk, &mut tally, most, &memory);
         let parted = talk.part();
         served?;
@@ -387,7 +411,7 @@ impl Side<'_> {
             return Ok(());
         }
         let card = &self.card;
-        let Tally { peer, rounds, size, ticks } = *tally;
+        let Tally { peer, rounds, size, ticks, selective } = *tally;
         let seconds = card.clock.seconds(ticks);
         let usec = seconds * 1e6 / rounds.max(1) as f64;
         if self.common.json {
@@ -399,6 +423,7 @@ impl Side<'_> {
                 "rounds": rounds,
                 "size": size,
                 "validated": self.args.validate,
+                "selective": selective,
                 "clock": card.clock_name(),
                 "cycles": (card.clock != Clock::Host).then_some(ticks),
                 "seconds": seconds,

@@ -39,6 +39,23 @@ const KEPT: u8 = 20;
 /// How often a request is sent again that was refused for an older connection of its queue pair: the other side ends that meanwhile.
 const STALE_TRIES: u8 = 3;
 
+/// The version of selective retransmission that a request names: RC alone has it.
+fn selective(req: &Req) -> u8 {
+    match (req.transport_service, req.extended_transport) {
+        (0, 0) => req.selective,
+        _ => 0,
+    }
+}
+
+/// The version that an answer agrees to: the one that was asked for, or none.
+fn agreed(asked: u8, answered: u8) -> u8 {
+    if asked == answered {
+        asked
+    } else {
+        0
+    }
+}
+
 /// How messages are repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
@@ -79,7 +96,7 @@ pub enum End {
 pub enum Event {
     /// A peer asks for a connection: [`Manager::accept`] or [`Manager::reject`] it.
     Requested(Req),
-    /// The asked side has accepted: bring the queue pair up, then [`Manager::ready`].
+    /// The asked side has accepted: bring the queue pair up, then [`Manager::ready`]. `selective` is 0 unless it is the version that was asked for.
     Replied(Rep),
     /// The asker is ready: it said so, or its queue pair has sent something.
     Established(Option<Rtu>),
@@ -233,6 +250,7 @@ impl<P: Clone + Ord> Manager<P> {
             remote_guid: 0,
             remote_qpn: 0,
             local_qpn: req.local_qpn,
+            selective: selective(&req),
             sent: None,
             deadline: None,
             left: 0,
@@ -247,14 +265,15 @@ impl<P: Clone + Ord> Manager<P> {
         id
     }
 
-    /// Accepts a request; its numbers are filled in here. Whether the asker still waits.
+    /// Accepts a request; its numbers are filled in here. It agrees to the version of selective retransmission that the request names, and to no other one.
+    /// Whether the asker still waits.
     pub fn accept(&mut self, now: Duration, id: u32, rep: Rep) -> bool {
         let accepted = self.connections.change_in(id, State::ReqReceived, |c| {
             (c.state, c.local_qpn) = (State::RepSent, rep.local_qpn);
-            c.remote_id
+            (c.remote_id, c.selective)
         });
-        let Some(remote_comm_id) = accepted else { return false };
-        let rep = Rep { local_comm_id: id, remote_comm_id, ..rep };
+        let Some((remote_comm_id, asked)) = accepted else { return false };
+        let rep = Rep { local_comm_id: id, remote_comm_id, selective: agreed(asked, rep.selective), ..rep };
         self.send(now, id, rep, true);
         true
     }
@@ -581,8 +600,10 @@ impl<P: Clone + Ord> Manager<P> {
             (c.remote_id, c.remote_qpn, c.remote_guid) =
                 (rep.local_comm_id, rep.local_qpn, rep.local_ca_guid);
         });
+        let asked = self.connections.get(id).map_or(0, |c| c.selective);
+        let rep = Rep { selective: agreed(asked, rep.selective), ..*rep };
         match stale {
-            None => self.report(id, Event::Replied(*rep)),
+            None => self.report(id, Event::Replied(rep)),
             Some(stale) => {
                 self.end_stale(now, stale);
                 self.refuse_stale(now, id);
@@ -659,6 +680,7 @@ impl<P: Clone + Ord> Manager<P> {
             remote_guid: req.local_ca_guid,
             remote_qpn: req.local_qpn,
             local_qpn: 0,
+            selective: selective(req),
             sent: None,
             deadline: None,
             left: 0,

@@ -238,6 +238,45 @@ fn a_service_that_is_not_of_connections_is_refused() {
     assert!(matches!(manager.poll_event(), Some((_, Event::Requested(_)))));
 }
 
+/// The asker's manager names `asked`, and the answer on the wire `answered`; what the program hears.
+fn answered(asked: u8, transport_service: u8, answered: u8) -> u8 {
+    let mut manager = Manager::new(1, 0xaa, Timing::default());
+    let req = Req { selective: asked, transport_service, ..Pair::req() };
+    let id = manager.connect(SOON, 3, req);
+    let Some((3, Mad { message: Message::Req(sent), .. })) = manager.poll_transmit() else { panic!() };
+    assert_eq!(sent.selective, asked);
+    let rep = Rep { local_comm_id: 9, remote_comm_id: id, selective: answered, ..Rep::default() };
+    manager.receive(SOON, &3, &Mad { transaction_id: 9, message: rep.into() });
+    let Some((_, Event::Replied(rep))) = manager.poll_event() else { panic!() };
+    rep.selective
+}
+
+#[test]
+fn an_answer_agrees_to_the_version_that_was_asked_for_and_to_no_other() {
+    for (asked, said, heard) in [(1, 1, 1), (1, 0, 0), (0, 1, 0), (1, 2, 0), (2, 1, 0), (0, 0, 0), (0, 15, 0)]
+    {
+        assert_eq!(answered(asked, 0, said), heard, "{asked} asked for, {said} answered");
+    }
+    assert_eq!(answered(1, 1, 1), 0, "UC has none");
+}
+
+#[test]
+fn a_program_cannot_agree_to_a_version_that_was_not_asked_for() {
+    for (asked, transport_service, wished, sent) in
+        [(1, 0, 1, 1), (1, 0, 0, 0), (0, 0, 1, 0), (2, 0, 1, 0), (0xff, 0, 1, 0), (1, 1, 1, 0)]
+    {
+        let mut manager = Manager::new(1, 0xaa, Timing::default());
+        manager.listen(service());
+        let req = Req { local_comm_id: 5, selective: asked, transport_service, ..Pair::req() };
+        manager.receive(SOON, &3, &Mad { transaction_id: 9, message: req.into() });
+        let Some((id, Event::Requested(heard))) = manager.poll_event() else { panic!() };
+        assert_eq!(heard.selective, asked);
+        assert!(manager.accept(SOON, id, Rep { selective: wished, ..Rep::default() }));
+        let Some((3, Mad { message: Message::Rep(rep), .. })) = manager.poll_transmit() else { panic!() };
+        assert_eq!(rep.selective, sent, "{asked} asked for");
+    }
+}
+
 #[test]
 fn a_program_that_refuses_gives_its_reason_and_its_bytes() {
     let mut manager = Manager::new(1, 0xaa, Timing::default());

@@ -16,7 +16,7 @@ use ferrowire::{Context, Init, PathMtu, ProtectionDomain, Qp, QpAttributes, QpSt
 
 use self::machine::{State, Timing};
 use crate::error::{Error, Result};
-use crate::exchange::RcOptions;
+use crate::exchange::{check_selective, RcOptions};
 use crate::gsi::Qp1;
 use crate::mad::{PortSpace, RejectReason};
 use crate::rdma::{Channel, ConnParam, Event, EventKind, Id, Options, Shared, StagedQp};
@@ -25,7 +25,8 @@ use crate::stack::{Net, PAUSE};
 /// How a connection shall be.
 #[derive(Debug, Clone)]
 pub struct CmOptions {
-    /// How the queue pair behaves. The asked side takes time-out and retries of the request; `rnr_retry` is what the other side shall do.
+    /// How the queue pair behaves. The asked side takes time-out and retries of the request; `rnr_retry` is what the other side shall do. With `selective`, the
+    /// messages of the manager agree on selective retransmission: [`CmConnection::selective`] says whether they have.
     pub rc: RcOptions,
     /// Path MTU; the asker's counts.
     pub path_mtu: PathMtu,
@@ -63,6 +64,7 @@ impl CmOptions {
     fn answer(&self, options: &mut Options) {
         options.keep_access = true;
         options.min_rnr_timer = self.rc.min_rnr_timer;
+        options.selective = self.rc.selective;
     }
 }
 
@@ -157,7 +159,7 @@ impl Cm {
     /// Asks for a connection to a listener and takes the queue pair, of RC, from INIT to RTS.
     ///
     /// # Errors
-    /// `Rejected` with the other side's reason, `Timeout`; those of [`Net::resolve`] and of the verbs. The queue pair is destroyed then.
+    /// `NoSelective` before anything is sent; `Rejected` with the other side's reason, `Timeout`; those of [`Net::resolve`] and of the verbs. The queue pair is destroyed then.
     pub fn connect(
         &self,
         to: SocketAddr,
@@ -166,6 +168,7 @@ impl Cm {
         limit: Duration,
     ) -> Result<CmConnection> {
         const OPERATION: &str = "connect to";
+        check_selective("connect", options.rc.selective, qp.capabilities().selective)?;
         let (peer, limit) = (to.ip(), Limit { until: self.until(limit), limit });
         // With the errors of the stack, and all its tries; then it is known.
         self.shared.net.resolve(peer)?;
@@ -290,8 +293,9 @@ impl CmRequest {
     /// program calls [`CmConnection::communication_established`] then, and looks at [`CmConnection::state`] meanwhile.
     ///
     /// # Errors
-    /// `Gone` when the asker has given up; those of the verbs. The queue pair is destroyed then, and the asker gets a REJ.
+    /// `NoSelective`; `Gone` when the asker has given up; those of the verbs. The queue pair is destroyed then, and the asker gets a REJ.
     pub fn answer(self, qp: Qp<Init>, options: &CmOptions) -> Result<CmConnection> {
+        check_selective(ACCEPT, options.rc.selective, qp.capabilities().selective)?;
         let Self { cm, id, channel, peer, param } = self;
         id.set_options(|all| options.answer(all));
         let mut qp = Some(StagedQp::from(qp));
@@ -339,6 +343,11 @@ impl CmConnection {
     /// Never: a connection that a program has, has one.
     pub fn qp(&mut self) -> &mut QueuePair {
         self.qp.as_mut().expect("a connection is given to a program with its queue pair")
+    }
+
+    /// Whether both sides have agreed on selective retransmission; go-back-N otherwise.
+    pub fn selective(&self) -> bool {
+        self.id.selective()
     }
 
     /// Whether neither side has ended it. Polls.

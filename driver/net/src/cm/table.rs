@@ -20,6 +20,8 @@ pub(super) struct Connection<P> {
     /// Queue pair of the other side.
     pub(super) remote_qpn: u32,
     pub(super) local_qpn: u32,
+    /// Version of selective retransmission that the REQ names; 0: none.
+    pub(super) selective: u8,
     /// The last message of this side, as long as it may have to be sent again.
     pub(super) sent: Option<Mad>,
     pub(super) deadline: Option<Duration>,

@@ -16,6 +16,7 @@ use super::qp::{attributes, ManagedQp, PKEY};
 use super::service::Owner;
 use super::shared::{guid, unspecified, Core, Entry, Shared};
 use crate::error::{Error, Result};
+use crate::exchange::SELECTIVE;
 use crate::mad::{gid, Dreq, IpCm, PortSpace, Rej, RejectReason, Rep, Req, SidrRep, SidrReq, SidrStatus};
 
 /// Queue key of datagrams (`RDMA_UDP_QKEY`), of both port spaces that have them.
@@ -82,6 +83,9 @@ pub struct Options {
     /// The bring-up leaves the queue pair the rights that its owner has given it in INIT; the owner takes it there, as [`Id::init_qp`] gives none. Without
     /// this, peers may write, and read and do atomics if any may be outstanding, as on Linux.
     pub keep_access: bool,
+    /// Wish for selective retransmission, of RC. It comes if the other side wishes it, too, and both cards have it; [`Id::selective`] says whether it does. What
+    /// is set before the request or its answer counts.
+    pub selective: bool,
 }
 
 impl Default for Options {
@@ -95,6 +99,7 @@ impl Default for Options {
             path_mtu: PathMtu::B1024,
             qkey: QKEY,
             keep_access: false,
+            selective: false,
         }
     }
 }
@@ -302,10 +307,18 @@ impl Id {
         if let Some(link) = entry.link.as_mut().filter(|_| before != options.ack_timeout) {
             link.ack_timeout = options.ack_timeout;
         }
+        if let (Some(link), Phase::Requested) = (&mut entry.link, entry.phase) {
+            link.selective = link.offered && options.selective;
+        }
         if let (true, space, Some(local)) = (entry.bound, entry.space, entry.local) {
             // Others that bind or listen after this meet the new ones.
             core.ports.change(space, local.port(), key, options.reuse_address, options.only_family);
         }
+    }
+
+    /// Whether the queue pair retransmits selectively: both sides have agreed, or this one will by its answer to the request.
+    pub fn selective(&self) -> bool {
+        self.with(|entry| entry.link.is_some_and(|link| link.selective))
     }
 
     /// Own address and port.
@@ -487,9 +500,11 @@ impl Id {
                 initiator_depth: param.initiator_depth.min(limits.max_rd_atomic),
                 ..param.clone()
             };
+            let selective = entry.options.selective && limits.selective && entry.transport == Transport::Rc;
             let mut req = Req {
                 service_id,
                 local_ca_guid: guid(mac),
+                selective: if selective { SELECTIVE } else { 0 },
                 local_qpn: asked.qp_num,
                 responder_resources: asked.responder_resources,
                 initiator_depth: asked.initiator_depth,
@@ -558,6 +573,7 @@ impl Id {
             flow_control: param.flow_control,
             rnr_retry_count: param.rnr_retry_count.min(7),
             srq: param.srq,
+            selective: if link.selective { SELECTIVE } else { 0 },
             local_ca_guid: guid(self.shared.net.mac()),
             private_data,
             ..Rep::default()

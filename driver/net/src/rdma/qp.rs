@@ -7,6 +7,7 @@ use ferrowire::{
 };
 
 use super::id::Options;
+use crate::exchange::SELECTIVE;
 use crate::gsi::Limits;
 use crate::mad::Req;
 
@@ -42,15 +43,27 @@ pub(super) struct Link {
     pub(super) ack_timeout: u8,
     pub(super) retry_count: u8,
     pub(super) rnr_retry: u8,
+    /// The request asks for selective retransmission by this card's version.
+    pub(super) offered: bool,
+    /// Both sides agree on it, or this one will by its answer.
+    pub(super) selective: bool,
 }
 
 impl Link {
-    /// The asked side's, for a request that has come by `way`: the asker is to begin with `rq_psn`. Within what the card can do.
-    pub(super) fn of_request(req: &Req, mut way: AddressVector, rq_psn: Psn, limits: &Limits) -> Self {
+    /// The asked side's, for a request that has come by `way`: the asker is to begin with `rq_psn`. Within what the card can do. `selective`: its owner wishes selective
+    /// retransmission.
+    pub(super) fn of_request(
+        req: &Req,
+        mut way: AddressVector,
+        rq_psn: Psn,
+        limits: &Limits,
+        selective: bool,
+    ) -> Self {
         way.traffic_class = req.primary_traffic_class;
         if way.dst_ip.is_ipv6() {
             way.flow_label = req.primary_flow_label;
         }
+        let offered = limits.selective && req.transport_service == 0 && req.selective == SELECTIVE;
         Self {
             way,
             path_mtu: PathMtu::try_from(req.path_mtu).unwrap_or(PathMtu::B1024),
@@ -63,6 +76,8 @@ impl Link {
             ack_timeout: req.primary_local_ack_timeout,
             retry_count: req.retry_count,
             rnr_retry: req.rnr_retry_count,
+            offered,
+            selective: offered && selective,
         }
     }
 
@@ -75,6 +90,7 @@ impl Link {
             .dest_qpn(self.remote_qpn)
             .rq_psn(self.rq_psn)
             .max_dest_rd_atomic(rc.then_some(self.responder_resources))
+            .selective((rc && self.selective).then_some(true))
     }
 
     fn rts(&self, transport: Transport) -> QpAttributes {
@@ -184,6 +200,7 @@ impl StagedQp {
                     .max_dest_rd_atomic(a.max_dest_rd_atomic)
                     .min_rnr_timer(a.min_rnr_timer)
                     .sport(a.sport)
+                    .selective(a.selective)
                     .access(a.access)
                     .pkey(a.pkey)
                     .qkey(a.qkey);

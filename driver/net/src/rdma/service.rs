@@ -2,6 +2,7 @@
 //! [`Service`]: the thread behind a card's identifiers.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -141,6 +142,12 @@ impl Service {
     ) -> Result<Self> {
         let gsi = Qp1::new(context, pd, Some(events))?;
         Self::start(net, Box::new(gsi), config, Wake::Called)
+    }
+
+    /// Whether the RC connection with this queue pair of a peer retransmits selectively; `None`: no identifier has such a connection. For programs that bring their
+    /// queue pairs up without the attributes of the identifier.
+    pub fn selective_with(&self, peer: IpAddr, qpn: u32) -> Option<bool> {
+        self.owner.shared.selective_with(peer, qpn)
     }
 
     /// One over another stack and another way for the manager's messages, without interrupts.

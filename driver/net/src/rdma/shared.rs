@@ -201,6 +201,17 @@ impl Shared {
         self.core().manager.state(cm)
     }
 
+    /// Whether the newest RC connection with that queue pair of a peer retransmits selectively; `None`: there is none. It looks at each identifier.
+    pub(super) fn selective_with(&self, peer: IpAddr, qpn: u32) -> Option<bool> {
+        let core = self.core();
+        core.ids.values().rev().filter(|entry| entry.transport == Transport::Rc && !entry.gone).find_map(
+            |entry| {
+                let link = entry.link.filter(|link| (link.way.dst_ip, link.remote_qpn) == (peer, qpn))?;
+                Some(link.selective)
+            },
+        )
+    }
+
     /// Takes what has come, answers it, reports it, and sends what waits. Whether there was anything.
     ///
     /// # Errors
@@ -638,7 +649,7 @@ impl Core {
             }
             Request::Connection(req) => {
                 let transport = if req.transport_service == 1 { Transport::Uc } else { Transport::Rc };
-                let link = Link::of_request(req, way, psn, &limits);
+                let link = Link::of_request(req, way, psn, &limits, options.selective);
                 (transport, Some(link), Param::Conn(ConnParam::of_request(req)))
             }
         };
@@ -689,6 +700,9 @@ impl Entry {
             ack_timeout: self.options.ack_timeout,
             retry_count: self.asked.retry_count.min(7),
             rnr_retry: rep.rnr_retry_count,
+            offered: false,
+            // The manager passes on the version that was asked for, or 0.
+            selective: rep.selective != 0,
         });
         let param = ConnParam {
             private_data: rep.private_data.to_vec(),

@@ -98,7 +98,13 @@ impl Gsi for Feed {
     }
 
     fn limits(&self) -> Limits {
-        Limits { max_rd_atomic: 16, max_dest_rd_atomic: 8, max_mtu: PathMtu::B4096, atomics: true }
+        Limits {
+            max_rd_atomic: 16,
+            max_dest_rd_atomic: 8,
+            max_mtu: PathMtu::B4096,
+            atomics: true,
+            selective: false,
+        }
     }
 }
 

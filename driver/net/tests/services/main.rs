@@ -10,3 +10,4 @@ mod golden;
 mod owners;
 mod ports;
 mod rig;
+mod selective;

@@ -39,6 +39,8 @@ struct Ends {
     turns: Vec<u64>,
     /// Frames and messages that were sent.
     activity: u64,
+    /// Hosts with a card that has selective retransmission.
+    selective: Vec<bool>,
 }
 
 impl Ends {
@@ -68,6 +70,7 @@ impl Wire {
             ends: vec![0; hosts],
             turns: vec![0; hosts],
             activity: 0,
+            selective: vec![false; hosts],
         })))
     }
 
@@ -111,6 +114,11 @@ impl Wire {
     /// Says what becomes of messages from now on.
     pub fn set_fate(&self, fate: impl FnMut(usize, &Message) -> usize + Send + 'static) {
         self.ends().fate = Box::new(fate);
+    }
+
+    /// The card of a host has selective retransmission. Before its service begins.
+    pub fn has_selective(&self, host: usize) {
+        self.ends().selective[host] = true;
     }
 
     /// A card fails from now on.
@@ -259,7 +267,13 @@ impl Gsi for End {
     }
 
     fn limits(&self) -> Limits {
-        Limits { max_rd_atomic: 16, max_dest_rd_atomic: 8, max_mtu: PathMtu::B4096, atomics: true }
+        Limits {
+            max_rd_atomic: 16,
+            max_dest_rd_atomic: 8,
+            max_mtu: PathMtu::B4096,
+            atomics: true,
+            selective: self.wire.ends().selective[self.host],
+        }
     }
 }
 

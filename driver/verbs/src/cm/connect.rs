@@ -14,6 +14,7 @@ use super::qp::{create, Managed};
 use super::zero;
 use crate::abi::*;
 use crate::failure::{Failure, Result};
+use crate::selective;
 
 /// A vendor's option in a request is not supported (IBTA 12.6.7.2, reason 35).
 const VENDOR_OPTION: u16 = 35;
@@ -82,6 +83,18 @@ fn check(id: &Id, param: &rdma_conn_param) -> Result<()> {
     Ok(())
 }
 
+/// A queue pair that the program brings up by itself agrees to selective retransmission if this library can set it.
+fn keep_selective(id: &Id, qp_num: u32) -> Result<()> {
+    let wish = id.own().options.selective && id.qp().is_none() && !id.is_datagram();
+    match wish && !selective::may_agree(id.card()?, qp_num) {
+        true => id.with(|id| {
+            id.set_options(|options| options.selective = false);
+            Ok(())
+        }),
+        false => Ok(()),
+    }
+}
+
 /// Asks for a connection, or for the queue pair of a datagram service.
 ///
 /// # Safety
@@ -96,6 +109,7 @@ pub unsafe extern "C" fn ferrowire_rdma_connect(
     let result = id.process.check().and_then(|()| {
         // SAFETY: as promised.
         let param = unsafe { parameters(id, conn_param)? };
+        keep_selective(id, param.qp_num)?;
         id.with(|id| id.connect(&param))?;
         id.complete()
     });
@@ -126,6 +140,7 @@ unsafe fn accept(id: &Id, param: *const rdma_conn_param) -> Result<()> {
     id.process.check()?;
     // SAFETY: as promised.
     let param = unsafe { parameters(id, param)? };
+    keep_selective(id, param.qp_num)?;
     let mut qp = id.qp().map(|qp| BringUp { qp: Managed(qp), begun: false });
     let accepted = id.with(|id| id.accept(&param, qp.as_mut().map(|qp| qp as &mut dyn ManagedQp)));
     if id.is_datagram() {

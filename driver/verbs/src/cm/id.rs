@@ -22,6 +22,7 @@ use crate::card::Card;
 use crate::failure::{report, Failure, Result};
 use crate::qp::Qp;
 use crate::raw::{object, Raw};
+use crate::selective;
 
 /// An identifier.
 #[repr(C)]
@@ -127,9 +128,11 @@ impl Id {
             qp_type: kind,
             ..rdma_cm_id::zeroed()
         };
+        let mut options = Options::default();
+        options.selective = selective::wanted();
         let own = Own {
             synchronous,
-            options: Options::default(),
+            options,
             endpoint: None,
             made: Made::NONE,
             ended: false,

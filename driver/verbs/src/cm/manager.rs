@@ -2,6 +2,7 @@
 //! [`Manager`]: the connection service of a card, and what identifiers have by default.
 
 use core::ffi::c_int;
+use std::net::IpAddr;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -87,6 +88,11 @@ impl Manager {
     /// The service.
     pub fn service(&self) -> Result<&Service> {
         Ok(&self.open()?.service)
+    }
+
+    /// Whether the connection with this queue pair of a peer has agreed on selective retransmission; `None`: there is none.
+    pub fn selective_with(&self, (peer, qpn): (IpAddr, u32)) -> Option<bool> {
+        self.open.get().and_then(|open| open.service.selective_with(peer, qpn))
     }
 
     /// The context that identifiers have.

@@ -22,7 +22,7 @@ use super::faults::{faults, Coming, Leaving, WriteFault};
 use super::{Response, WriteBeat, ID_BITS};
 use crate::config::RnicConfig;
 use crate::host::dma::{Order, ENTRY};
-use crate::stream::{arbiter, fork, forward, wide_skid, Wide};
+use crate::stream::{arbiter, fork, forward};
 use crate::types::DmaWrite;
 use ferrowire_rtl::{clog2, lit, module, Bundle, Interface, Scope, Sig, Stream};
 
@@ -110,7 +110,6 @@ pub fn writes(
     let entry = (8 * bytes).min(8 * ENTRY);
     let narrow = part.with_data(part.write.data.trunc(entry));
     let payload = Stream::new(m, "payload", write.valid & kind.eq(0), part.clone());
-    let payload_data = part.write.data;
     let entries: Vec<Stream<Part>> = (1..KINDS)
         .map(|order| {
             // What is known of it needs no place.
@@ -129,10 +128,7 @@ pub fn writes(
         let out = barrier(&m.label(&format!("order{order}")), depth, before, entries);
         out.map(|part| part.with_data(part.write.data.repeat(8 * bytes / entry)))
     });
-    // Whose turn it is, which is known late, does not reach whoever writes in the same cycle.
-    let lean = payload.map(|part| part.with_data(part.write.data.trunc(1)));
-    let Wide { out, wide } = wide_skid(&m.label("payload"), lean, payload_data);
-    let mut sources = vec![out.map(|part| part.with_data(wide))];
+    let mut sources = vec![forward(&m.label("payload"), payload)];
     sources.extend(waits);
     let chosen = arbiter(m, &|part: &Part| part.write.last, sources);
 

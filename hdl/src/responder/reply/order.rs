@@ -251,12 +251,166 @@ struct Row {
     whole: Sig,
 }
 
+impl Row {
+    /// The shape.
+    fn of(place_bits: u32) -> Self {
+        Row {
+            tail: bits(place_bits),
+            pending: bits(COUNT_BITS),
+            finished: bits(COUNT_BITS),
+            dead: bits(1),
+            acks: bits(1),
+            psn: bits(24),
+            syndrome: bits(8),
+            msn: bits(24),
+            newest: bits(24),
+            last: bits(24),
+            run: bits(1),
+            since: bits(COUNT_BITS),
+            whole: bits(1),
+        }
+    }
+}
+
 /// What happens to a QP.
 #[derive(Clone, Bundle)]
 struct Event {
     by_finish: Sig,
     done: Finished,
     reply: Reply,
+}
+
+/// What an event does to its row: one bit each, but for the last.
+struct Steps {
+    /// An entry enters, and whether it is new.
+    enters: Sig,
+    enters_new: Sig,
+    /// A repetition enters, and whether it begins a run.
+    repeats: Sig,
+    starts: Sig,
+    /// All that was before the run is done with, or something of it is missing.
+    over: Sig,
+    breaks: Sig,
+    is_end: Sig,
+    /// An ACK or a NAK waits from now on.
+    keeps: Sig,
+    finishes: Sig,
+    /// The repetition is not older than the newest entry.
+    reaches_newest: Sig,
+    nak_waits: Sig,
+    /// The PSN of what waits.
+    asked: Sig,
+}
+
+impl Steps {
+    /// What becomes of the row; an entry has its place at `free`.
+    fn follow(&self, m: &Scope, row: &Row, done: &Finished, reply: &Reply, free: Sig) -> Row {
+        let next = m.wire_of("next", row);
+        m.set_all(&next, row);
+        m.when(self.enters, |m| m.set(&next.tail, free));
+        m.when(self.enters_new, |m| m.set(&next.newest, reply.psn));
+        m.when(self.repeats, |m| {
+            m.set(&next.last, reply.psn);
+            m.set(&next.run, !row.pending.eq(0));
+            m.set(&next.whole, self.reaches_newest & !row.pending.eq(0));
+        })
+        .otherwise_when(self.over | self.breaks, |m| {
+            m.set(&next.run, 0);
+            m.set(&next.whole, 0);
+        });
+        m.when(self.starts, |m| m.set(&next.since, row.finished + row.pending));
+        m.when(self.enters | self.is_end, |m| m.set(&next.pending, row.pending + 1));
+        m.when(self.enters_new, |m| {
+            m.set(&next.acks, self.nak_waits);
+            m.set(&next.syndrome, NAK_SEQUENCE);
+            m.set(&next.msn, reply.msn);
+        });
+        m.when(self.is_end, |m| m.set(&next.acks, 0));
+        m.when(self.keeps, |m| {
+            m.set(&next.acks, 1);
+            m.set(&next.psn, reply.psn);
+            m.set(&next.syndrome, reply.syndrome);
+            m.set(&next.msn, reply.msn);
+        });
+        m.when(self.finishes, |m| {
+            m.set(&next.psn, self.asked);
+            m.set(&next.pending, row.pending - 1);
+            m.set(&next.finished, row.finished + (!done.end).zext(COUNT_BITS));
+            m.set(&next.dead, (row.dead | done.dead) & !done.end);
+            m.when(row.pending.eq(1), |m| m.set(&next.acks, 0));
+        });
+        next
+    }
+
+    /// What `cut` is told, with the row as it will be.
+    fn lists(&self, m: &Scope, row: &Row, reply: &Reply, told: &Row, about: &About) -> Lists {
+        Lists {
+            pool: TableWrite {
+                enable: self.enters,
+                index: row.tail,
+                entry: Entry {
+                    atomic: about.is_atomic,
+                    again: reply.again,
+                    compares: reply.compares,
+                    psn: reply.psn,
+                    syndrome: reply.syndrome,
+                    msn: reply.msn,
+                    va: reply.va,
+                    rkey: reply.rkey,
+                    swap: m.mux(about.is_read, &reply.length.zext(64), &reply.swap),
+                    compare: reply.compare,
+                },
+            },
+            links: TableWrite { enable: self.enters, index: row.tail, entry: about.free },
+            front: TableWrite {
+                enable: self.enters | self.finishes | self.breaks | about.sweeps,
+                index: about.at,
+                entry: Front {
+                    tail: told.tail,
+                    finished: told.finished,
+                    since: told.since,
+                    whole: told.whole,
+                },
+            },
+            start: TableWrite { enable: self.starts, index: about.at, entry: reply.psn },
+        }
+    }
+}
+
+/// What else of an event goes to the lists.
+struct About {
+    /// It is none: a row is swept.
+    sweeps: Sig,
+    /// Whose row it is.
+    at: Sig,
+    is_atomic: Sig,
+    is_read: Sig,
+    /// The place of the next entry.
+    free: Sig,
+}
+
+/// The ACK or NAK that waits, with this PSN, or the one that comes and passes.
+fn answer(
+    m: &Scope,
+    cfg: &RnicConfig,
+    (qp, loops): (Sig, Sig),
+    asked: Sig,
+    row: &Row,
+    event: &Event,
+) -> Header {
+    Header {
+        qp,
+        opcode: lit(8, Opcode::RcAcknowledge.code()),
+        psn: m.mux(event.by_finish, &asked, &event.reply.psn),
+        original: lit(64, 0),
+        syndrome: m.mux(event.by_finish, &row.syndrome, &event.reply.syndrome),
+        msn: m.mux(event.by_finish, &row.msn, &event.reply.msn),
+        bytes: lit(13, 0),
+        lane: lit(cfg.lane_bits(), 0),
+        loops: cfg.only(cfg.loopback, loops),
+        acknowledges: lit(1, 1),
+        end: event.by_finish & event.done.end,
+    }
 }
 
 /// Answers that have passed.
@@ -283,21 +437,7 @@ pub(super) fn order(
     let free = m.mux(all_used, &back.payload, &fresh.trunc(place_bits));
 
     // What is finished goes first.
-    let row_shape = Row {
-        tail: bits(place_bits),
-        pending: bits(COUNT_BITS),
-        finished: bits(COUNT_BITS),
-        dead: bits(1),
-        acks: bits(1),
-        psn: bits(24),
-        syndrome: bits(8),
-        msn: bits(24),
-        newest: bits(24),
-        last: bits(24),
-        run: bits(1),
-        since: bits(COUNT_BITS),
-        whole: bits(1),
-    };
+    let row_shape = Row::of(place_bits);
     let first = |qp: Sig| Row { tail: qp.zext(place_bits), ..row_shape.zeros() };
     let shape = Shape {
         keys: cfg.qps,
@@ -319,7 +459,7 @@ pub(super) fn order(
     let loops = rows.beside(m, "looped", &loops);
     let acts = rows.valid;
     let Visit { key: qp, row, event, coming } = at;
-    let Event { by_finish, done, reply } = event;
+    let Event { by_finish, done, reply } = event.clone();
     m.discard(&(done.qp, reply.qp, reply.kind, reply.refused));
 
     // What a reply is, from the cycle before.
@@ -356,19 +496,7 @@ pub(super) fn order(
     let finishes = acts & by_finish;
     let releases = finishes & row.pending.eq(1) & row.acks & !row.dead & !done.dead;
     let passes = releases | (is_ack & idle & !row.dead) | (finishes & done.end);
-    let pass = Header {
-        qp,
-        opcode: lit(8, Opcode::RcAcknowledge.code()),
-        psn: m.mux(by_finish, &asked, &reply.psn),
-        original: lit(64, 0),
-        syndrome: m.mux(by_finish, &row.syndrome, &reply.syndrome),
-        msn: m.mux(by_finish, &row.msn, &reply.msn),
-        bytes: lit(13, 0),
-        lane: lit(cfg.lane_bits(), 0),
-        loops: cfg.only(cfg.loopback, loops),
-        acknowledges: lit(1, 1),
-        end: by_finish & done.end,
-    };
+    let pass = answer(m, cfg, (qp, loops), asked, &row, &event);
     let (pass_room, wake_room) = (m.wire("pass_room", 1), m.wire("wake_room", 1));
     let pass = Stream::new(m, "pass", passes & pass_room, pass);
     m.drive(&pass_room, pass.ready);
@@ -409,71 +537,27 @@ pub(super) fn order(
     let over = finishes & (row.finished + 1).eq(row.since);
     let breaks = !row.whole & (enters_new | is_refused | crowded);
 
-    // What becomes of the row.
-    let next = m.wire_of("next", &row_shape);
-    m.set_all(&next, &row);
-    m.when(enters, |m| m.set(&next.tail, free));
-    m.when(enters_new, |m| m.set(&next.newest, reply.psn));
-    m.when(repeats, |m| {
-        m.set(&next.last, reply.psn);
-        m.set(&next.run, !idle);
-        m.set(&next.whole, reaches(row.newest) & !idle);
-    })
-    .otherwise_when(over | breaks, |m| {
-        m.set(&next.run, 0);
-        m.set(&next.whole, 0);
-    });
-    m.when(starts, |m| m.set(&next.since, row.finished + row.pending));
-    m.when(enters | is_end, |m| m.set(&next.pending, row.pending + 1));
-    m.when(enters_new, |m| {
-        m.set(&next.acks, nak_waits);
-        m.set(&next.syndrome, NAK_SEQUENCE);
-        m.set(&next.msn, reply.msn);
-    });
-    m.when(is_end, |m| m.set(&next.acks, 0));
-    m.when(keeps, |m| {
-        m.set(&next.acks, 1);
-        m.set(&next.psn, reply.psn);
-        m.set(&next.syndrome, reply.syndrome);
-        m.set(&next.msn, reply.msn);
-    });
-    m.when(finishes, |m| {
-        m.set(&next.psn, asked);
-        m.set(&next.pending, row.pending - 1);
-        m.set(&next.finished, row.finished + (!done.end).zext(COUNT_BITS));
-        m.set(&next.dead, (row.dead | done.dead) & !done.end);
-        m.when(row.pending.eq(1), |m| m.set(&next.acks, 0));
-    });
+    let steps = Steps {
+        enters,
+        enters_new,
+        repeats,
+        starts,
+        over,
+        breaks,
+        is_end,
+        keeps,
+        finishes,
+        reaches_newest: reaches(row.newest),
+        nak_waits,
+        asked,
+    };
+    let next = steps.follow(m, &row, &done, &reply, free);
     let (sweeps, swept) = (rows.sweeps, rows.swept);
     let told = m.mux(sweeps, &first(swept), &next);
     let at = m.mux(sweeps, &swept, &qp);
 
-    // To whom it matters.
-    let lists = Lists {
-        pool: TableWrite {
-            enable: enters,
-            index: row.tail,
-            entry: Entry {
-                atomic: is_atomic,
-                again: reply.again,
-                compares: reply.compares,
-                psn: reply.psn,
-                syndrome: reply.syndrome,
-                msn: reply.msn,
-                va: reply.va,
-                rkey: reply.rkey,
-                swap: m.mux(is_read, &reply.length.zext(64), &reply.swap),
-                compare: reply.compare,
-            },
-        },
-        links: TableWrite { enable: enters, index: row.tail, entry: free },
-        front: TableWrite {
-            enable: enters | finishes | breaks | sweeps,
-            index: at,
-            entry: Front { tail: told.tail, finished: told.finished, since: told.since, whole: told.whole },
-        },
-        start: TableWrite { enable: starts, index: at, entry: reply.psn },
-    };
+    let about = About { sweeps, at, is_atomic, is_read, free };
+    let lists = steps.lists(m, &row, &reply, &told, &about);
     let (reads, atomics) = (enters_new & is_read, enters_new & is_atomic);
     rows.end(m, &Verdict { again, row: next });
     Ordered { pass, lists, wakes: wake, served, reads, atomics, crowded }
