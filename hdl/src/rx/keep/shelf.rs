@@ -48,8 +48,9 @@ pub const AGE: u32 = 255;
 /// Bits of a PSN within a context.
 const SLOT_BITS: u32 = 8;
 const _: () = assert!(REACH == 1 << SLOT_BITS && MAX_DISTANCE == 127);
-/// Bits of a PSN that a slot has besides: a packet that was passed over lies where one of 256 PSNs later may lie.
-const TAG_BITS: u32 = 2;
+/// Bits of a word of marks.
+const WORD_BITS: u32 = 5;
+const WORD: u32 = 1 << WORD_BITS;
 /// Bits of a distance.
 const DISTANCE_BITS: u32 = 7;
 /// Packets that may be on their way into the store.
@@ -159,7 +160,6 @@ pub struct Shelf {
 struct Slot {
     coming: Sig,
     there: Sig,
-    tag: Sig,
     distance: Sig,
     further: Sig,
     chain: Chain,
@@ -204,8 +204,10 @@ enum Walk {
     Idle,
     /// Where it is.
     Begin,
-    /// How far it has to go.
-    Skip,
+    /// Its `base` is not before its place.
+    Settle,
+    /// A packet is looked for.
+    Find,
     /// A slot is asked for.
     Read,
     /// It is read.
@@ -247,7 +249,6 @@ pub fn shelf(
     let slot_shape = Slot {
         coming: bits(1),
         there: bits(1),
-        tag: bits(TAG_BITS),
         distance: bits(DISTANCE_BITS),
         further: bits(24),
         chain: Chain::of(cfg, chunks),
@@ -311,7 +312,7 @@ pub fn shelf(
     bases.write(acts & (known | is_ahead), chosen, &ruling.base);
 
     // Its slot, and what its context has.
-    let entering = Coming { context, psn: ruling.first.trunc(SLOT_BITS + TAG_BITS), distance, further };
+    let entering = Coming { context, psn, distance, further };
     let (coming, comings) = m.later("coming", &entering);
     let coming = fifo(&m.label("coming"), COMING, coming);
     let coming_room = m.wire("coming_room", 1);
@@ -325,12 +326,17 @@ pub fn shelf(
     let most = lit(16, largest(cfg).div_ceil(CHUNK));
     let needed = m.delay("needed", &((pending.zext(16) + 2) * most).trunc(16));
     let few = m.delay("few", &free.zext(16).lt(needed));
+    // Every packet of a context lies within 256 PSNs of its place. What is before it is a copy of one that was fetched.
+    let places = m.mem("places", CONTEXTS, &bits(24)).style(Style::Distributed).build();
+    let beyond = m.delay("beyond", &(ruling.first - places.read_now(context)));
+    let before = beyond.bit(23);
+    let outside = !before & beyond.slice(SLOT_BITS, 23 - SLOT_BITS).any();
     let decides = admit.is(Admit::Decide);
     let slot = m.wire_of("slot", &slot_shape);
-    let taken = slot.coming | slot.there;
+    let taken = slot.coming | slot.there | before;
     let no_share = known & used.zext(share_bits).ge(seven);
     let no_room = (no_share | few | (known & leaving)).named("no_room");
-    let keeps = (decides & !taken & !no_room).named("keeps");
+    let keeps = (decides & !taken & !no_room & !outside).named("keeps");
     let fate = m.reg("fate", 2).no_reset();
     m.when(decides, |m| {
         let refused = taken.then(lit(2, Fate::Copy.code()), lit(2, Fate::Drop.code()));
@@ -351,12 +357,12 @@ pub fn shelf(
     m.when(tell.fire(), |m| m.set(&admit, Admit::Idle));
     let full = m.delay_zero("full_now", &(decides & !taken & no_room));
 
-    // The walk. `at` is the slot that is looked at, `back` how far it is after the flow's `base`, and `left` how many slots a context that is emptied has still.
+    // The walk looks for the first packet from the context's place on, by the marks of slots that have one.
     let walk = m.fsm("walk", Walk::Idle);
     let walked = m.reg("walked", context_bits).no_reset();
-    let (at, base) = (m.reg("at", 24).no_reset(), m.reg("base", 24).no_reset());
-    let back = m.reg("back", DISTANCE_BITS).no_reset();
-    let left = m.reg("left", SLOT_BITS).no_reset();
+    let (at, base, place) =
+        (m.reg("at", 24).no_reset(), m.reg("base", 24).no_reset(), m.reg("place", 24).no_reset());
+    let words = m.reg("words", SLOT_BITS - WORD_BITS + 1).no_reset();
     let due = cat(&each(&|c| c.valid & (c.wanted | c.empties)));
     let turn = m.reg("turn", CONTEXTS).reset(0);
     let after = due & turn;
@@ -370,53 +376,58 @@ pub fn shelf(
     });
     let discards = m.reg("discards", 1).no_reset();
     let walked_flow = m.reg("walked_flow", flow_bits(cfg)).no_reset();
-    let responses = walked_flow.msb();
-    // Where the walk of each context ended: what is kept before `base` is found there too.
-    let places = m.mem("places", CONTEXTS, &bits(24)).style(Style::Distributed).build();
     m.when(walk.is(Walk::Begin), |m| {
         m.set(&discards, m.select(walked, &each(&|c| c.empties)));
         m.set(&walked_flow, m.select(walked, &each(&|c| c.flow)));
         m.set(&at, places.read_now(walked));
+        m.set(&place, places.read_now(walked));
         m.set(&base, bases.read_now(walked));
-        m.set(&back, 0);
-        m.set(&left, lit(SLOT_BITS, REACH - 1));
-        m.set(&walk, Walk::Skip);
+        m.set(&words, 0);
+        m.set(&walk, Walk::Settle);
     });
-    m.when(walk.is(Walk::Skip), |m| {
-        // All slots lie within 256 PSNs before `base`.
-        let way = (base - at).named("way");
-        m.when(!way.bit(23) & way.slice(SLOT_BITS, 23 - SLOT_BITS).any(), |m| m.set(&at, base - REACH));
-        m.set(&walk, Walk::Read);
+    // The ruling that moves `base` to the place may still be under way.
+    m.when(walk.is(Walk::Settle), |m| {
+        m.when((base - place).bit(23), |m| m.set(&base, place));
+        m.set(&walk, Walk::Find);
+    });
+    let marks =
+        m.mem("marks", CONTEXTS << (SLOT_BITS - WORD_BITS), &bits(WORD)).style(Style::Distributed).build();
+    let word_of = |context: Sig, psn: Sig| cat(&[psn.slice(WORD_BITS, SLOT_BITS - WORD_BITS), context]);
+    let from: Vec<Sig> = (0..WORD).map(|i| at.trunc(WORD_BITS).le(i)).collect();
+    let word = (marks.read_now(word_of(walked, at)) & cat(&from)).named("word");
+    let first = (0..WORD - 1)
+        .rev()
+        .fold(lit(WORD_BITS, WORD - 1), |index, i| word.bit(i).then(lit(WORD_BITS, i), index));
+    let finds = walk.is(Walk::Find);
+    // The ninth word is the rest of the first one.
+    let none = (words.msb() & !word.any()).named("none");
+    m.when(finds, |m| {
+        m.set(&words, words + 1);
+        let high = at.slice(WORD_BITS, 24 - WORD_BITS);
+        m.set(&at, word.any().then(cat(&[first, high]), cat(&[lit(WORD_BITS, 0), high + 1])));
+        m.when(word.any(), |m| m.set(&walk, Walk::Read)).otherwise_when(none, |m| m.set(&walk, Walk::End));
     });
     let walk_reads = (walk.is(Walk::Read) & !reads).named("walk_reads");
     m.when(walk_reads, |m| m.set(&walk, Walk::ReadOn));
     m.when(walk.is(Walk::ReadOn), |m| m.set(&walk, Walk::Look));
     let looks = walk.is(Walk::Look);
-    // Before `base` nothing is wanted any more.
-    let passed = (at - base).bit(23);
+    // Before `base` nothing is wanted any more. Only a response reaches back.
+    let ahead = (at - base).named("ahead_of_base");
+    let passed = ahead.bit(23);
+    let reaches =
+        !ahead.slice(DISTANCE_BITS, 23 - DISTANCE_BITS).any() & ahead.trunc(DISTANCE_BITS).le(slot.distance);
+    let throws = m.reg("throws", 1).no_reset();
     let found = Found { distance: slot.distance, further: slot.further, chain: slot.chain.clone() };
     let (seen, found) = (found.clone(), m.reg_of("found", &found));
-    let throws = m.reg("throws", 1).no_reset();
-    let right = slot.there & slot.tag.eq(at.slice(SLOT_BITS, TAG_BITS));
-    let takes_it = (discards & slot.there) | (right & (passed | slot.distance.ge(back)));
-    // Only a response reaches back. Nothing follows where one does not reach this far, or is on its way.
-    let searches = responses & !right & !slot.coming & !back.all();
-    let goes_on = discards.then(left.ne(0), (passed & !slot.coming) | searches);
-    let stops_here = (looks & !takes_it & !goes_on).named("stops_here");
     m.when(looks, |m| {
         m.set_all(&found, &seen);
         m.set(&throws, discards | passed);
+        m.set(&walk, Walk::End);
+        m.when(discards | passed | reaches, |m| m.set(&walk, Walk::Fetch));
     });
-    m.when(looks & takes_it, |m| m.set(&walk, Walk::Fetch))
-        .otherwise_when(stops_here, |m| m.set(&walk, Walk::End))
-        .otherwise_when(looks, |m| {
-            m.set(&at, at + 1);
-            m.set(&back, (discards | passed).then(lit(DISTANCE_BITS, 0), back + 1));
-            m.set(&left, left - 1);
-            m.set(&walk, Walk::Read);
-        });
-    // The one write of a slot in a cycle.
-    let offers = walk.is(Walk::Fetch) & !decides;
+    m.assert(!looks | slot.there, "a slot with a mark has a packet");
+    // The one write of a slot and of a place in a cycle.
+    let offers = walk.is(Walk::Fetch) & !decides & !acts;
     let (fetch_room, ask_room) = (m.wire("fetch_room", 1), m.wire("ask_room", 1));
     let fetch = Fetch { chain: found.chain.clone(), discard: throws };
     let fetch = Stream::new(m, "fetch", offers & ask_room, fetch);
@@ -426,24 +437,24 @@ pub fn shelf(
     m.drive(&ask_room, ask.ready);
     let leaves = fetch.fire().named("leaves");
     let (fetches, asks) = (half(&m.label("fetched"), fetch), half(&m.label("asked"), ask));
-    let over = (discards & left.eq(0)).named("over");
     let freed = m.wire("freed", 1);
+    // `base` will be there when the next one is ruled on.
+    let next = (at + throws.then(lit(24, 0), found.further) + 1).named("next");
     m.when(leaves, |m| {
-        // `base` will be there when the next one is ruled on.
-        let after = (at + found.further + 1).named("after_it");
-        m.set(&at, throws.then(at + 1, after));
-        m.set(&back, 0);
-        m.set(&left, left - 1);
-        m.when(!throws, |m| m.set(&base, after));
-        m.set(&walk, Walk::Read);
-        m.when(over | freed, |m| m.set(&walk, Walk::Idle));
+        m.set(&at, next);
+        m.set(&place, next);
+        m.set(&words, 0);
+        m.when(!throws, |m| m.set(&base, next));
+        m.set(&walk, Walk::Find);
+        m.when(freed, |m| m.set(&walk, Walk::Idle));
     });
-    // A context that begins has its place from the ruling.
+    // A context that begins has its place from the ruling. One whose walk ends has all that is kept after `base`.
     let starts = (acts & is_ahead & !known).named("starts");
     let ends_walk = walk.is(Walk::End) & !acts;
     m.when(ends_walk, |m| m.set(&walk, Walk::Idle));
-    let ended = m.mux(starts, &ruling.base, &(at - back.zext(24)));
-    places.write(starts | ends_walk, starts.then(chosen, walked), &ended);
+    let ended = m.mux(leaves, &next, &base);
+    let ended = m.mux(starts, &ruling.base, &ended);
+    places.write(starts | leaves | (ends_walk & !discards), starts.then(chosen, walked), &ended);
 
     // What has come into the store.
     let writes_slot = keeps | leaves | sweeping;
@@ -455,11 +466,18 @@ pub fn shelf(
     let (yes, no) = (lit(1, 1), lit(1, 0));
     let is_coming = Slot { coming: yes, there: no, ..nothing.clone() };
     let Coming { distance, further, .. } = coming.payload.clone();
-    let tag = coming.psn.slice(SLOT_BITS, TAG_BITS);
-    let is_there = Slot { coming: no, there: yes, tag, distance, further, chain: kept.payload.clone() };
+    let is_there = Slot { coming: no, there: yes, distance, further, chain: kept.payload.clone() };
     let walk_place = cat(&[at.trunc(SLOT_BITS), walked]);
+    // Marks follow the slots.
+    let marked = m.mux(arrives, &word_of(coming.context, coming.psn), &word_of(walked, at));
+    let bit_of = |psn: Sig| -> Vec<Sig> { (0..WORD).map(|i| psn.trunc(WORD_BITS).eq(i)).collect() };
+    let bit = m.mux(arrives, &cat(&bit_of(coming.psn)), &cat(&bit_of(at)));
+    let old = marks.read_now(marked);
+    let new = arrives.then(old | bit, old & !bit);
+    let marked = m.mux(sweeping, &swept.trunc(marked.width()), &marked);
+    marks.write(arrives | leaves | sweeping, marked, &sweeping.then(lit(WORD, 0), new));
     let place = m.mux(keeps, &cat(&[psn, context]), &walk_place);
-    let place = m.mux(arrives, &cat(&[coming.psn.trunc(SLOT_BITS), coming.context]), &place);
+    let place = m.mux(arrives, &cat(&[coming.psn, coming.context]), &place);
     let place = m.mux(sweeping, &swept, &place);
     let word = m.mux(keeps, &is_coming, &nothing);
     let word = m.mux(arrives, &is_there, &word);
