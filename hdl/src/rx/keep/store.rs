@@ -41,9 +41,14 @@ impl Chain {
     }
 }
 
-/// Bits of the number of beats of a frame, with as many before it as its headers may take.
+/// Beats of the largest frame with what is kept before it, rounded up.
+pub fn largest(cfg: &RnicConfig) -> u32 {
+    least_room(cfg) + 1024 / (8 * cfg.beat_bytes)
+}
+
+/// Bits of the number of beats of a frame.
 fn beat_bits(cfg: &RnicConfig) -> u32 {
-    clog2(2 * u64::from(least_room(cfg)) + 1)
+    clog2(u64::from(largest(cfg)) + 1)
 }
 
 /// What comes out of the store.
