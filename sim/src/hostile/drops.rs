@@ -6,7 +6,7 @@ use ferrowire_spec::qp_state::RAW_QPN;
 use ferrowire_spec::wire::checksum::Addresses;
 use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::wire::syndrome::Syndrome;
-use ferrowire_spec::wire::{Frame, FrameError, Ip, Opcode};
+use ferrowire_spec::wire::{Frame, Ip, Opcode};
 use ferrowire_spec::Psn;
 
 use super::forge::{ip_between, mac_number, CARD, FOE, FRIEND};
@@ -17,25 +17,11 @@ use crate::soak::raw::is_raw;
 impl Judge {
     /// A frame of the attacker is on its way to the card.
     pub fn sent(&mut self, bytes: &[u8]) {
-        // Without selective retransmission, which no card has, the opcode of its reports is reserved, whatever follows it.
-        let reserved = |error: &FrameError| {
-            use FrameError as E;
-            let (E::BadTransportLength { opcode, .. } | E::UnexpectedPayload { opcode, .. }) = *error else {
-                return false;
-            };
-            opcode == Opcode::RcReport
-        };
-        let parsed = Frame::parse(bytes).and_then(|frame| match frame.bth.opcode {
-            opcode if opcode == Opcode::RcReport.code() => Err(FrameError::ReservedOpcode { opcode }),
-            _ => Ok(frame),
-        });
-        let frame = match parsed {
+        // No card under attack has selective retransmission.
+        let frame = match Frame::parse_standard(bytes) {
             Ok(frame) => frame,
             Err(error) => {
-                let reason = match error.drop_reason() {
-                    Some(_) if reserved(&error) => DropReason::ReservedOpcode,
-                    reason => reason.unwrap_or(DropReason::Malformed),
-                };
+                let reason = error.drop_reason().unwrap_or(DropReason::Malformed);
                 if self.sent_raw(bytes) {
                     return;
                 }

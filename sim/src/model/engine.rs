@@ -474,13 +474,12 @@ impl Engine {
             self.node.counters.note(counter, 1);
             return Ok(());
         }
-        let frame = match Frame::parse(bytes) {
+        let parsed = match self.node.config.selective {
+            true => Frame::parse(bytes),
+            false => Frame::parse_standard(bytes),
+        };
+        let frame = match parsed {
             Ok(frame) => frame,
-            // Whatever is wrong with its length, its opcode is reserved.
-            Err(
-                FrameError::BadTransportLength { opcode: Opcode::RcReport, .. }
-                | FrameError::UnexpectedPayload { opcode: Opcode::RcReport, .. },
-            ) if !self.node.config.selective => return Err(DropReason::ReservedOpcode),
             Err(error) => {
                 raw::admit(&self.node, bytes, &error)?;
                 self.node.counters.note(TrafficCounter::RxRaw, 1);
@@ -491,9 +490,6 @@ impl Engine {
                 return self.qps.with(RAW_QPN, take).ok_or(DropReason::NoQp)?;
             }
         };
-        if frame.bth.opcode == Opcode::RcReport as u8 && !self.node.config.selective {
-            return Err(DropReason::ReservedOpcode);
-        }
         self.node.counters.note(TrafficCounter::RxRoce, 1);
         let opcode = frame.opcode().map_err(|_| DropReason::ReservedOpcode)?;
         // Longer than any path MTU: whosever it is.

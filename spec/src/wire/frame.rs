@@ -517,6 +517,22 @@ impl<'a> Frame<'a> {
         Ok(Frame { eth, vlan: tag, ip, udp, bth, ext, payload, pad, icrc, trailer })
     }
 
+    /// The same for a card without selective retransmission: the opcode of its report is reserved.
+    ///
+    /// # Errors
+    /// As [`Frame::parse`].
+    pub fn parse_standard(frame: &'a [u8]) -> Result<Frame<'a>, FrameError> {
+        const REPORT: u8 = Opcode::RcReport as u8;
+        match Frame::parse(frame) {
+            Ok(Frame { bth: Bth { opcode: REPORT, .. }, .. })
+            | Err(
+                FrameError::BadTransportLength { opcode: Opcode::RcReport, .. }
+                | FrameError::UnexpectedPayload { opcode: Opcode::RcReport, .. },
+            ) => Err(FrameError::ReservedOpcode { opcode: REPORT }),
+            parsed => parsed,
+        }
+    }
+
     /// Bytes of the encoded frame.
     pub fn len(&self) -> usize {
         eth::BYTES + self.tag_bytes() + self.ip.bytes() + self.datagram_bytes() + self.trailer.len()
