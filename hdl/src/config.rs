@@ -4,7 +4,7 @@
 use ferrowire_rtl::{clog2, lit, Bundle, Scope, Sig, Style, Value};
 use ferrowire_spec::queue::SendOpcode;
 use ferrowire_spec::wire::opcode::{Ext, Service};
-use ferrowire_spec::wire::Opcode;
+use ferrowire_spec::wire::{bth, Opcode};
 use serde::{Deserialize, Serialize};
 
 /// What a card is built with.
@@ -105,6 +105,12 @@ pub struct RnicConfig {
 
 /// Rows from which on a table is a large one: a quarter of those of an UltraRAM.
 const LARGE: u32 = 1024;
+
+/// Bytes of the longest extension headers of the opcodes for which `holds` does.
+fn longest_extensions(holds: impl Fn(Opcode) -> bool) -> usize {
+    let opcodes = Opcode::ALL.iter().filter(|o| holds(**o));
+    opcodes.map(|o| o.header_bytes() - bth::BYTES).max().unwrap_or(0)
+}
 
 fn yes() -> bool {
     true
@@ -317,13 +323,10 @@ impl RnicConfig {
 
     /// Packets of this opcode can be sent and executed.
     pub fn speaks(&self, opcode: Opcode) -> bool {
-        // No card has selective retransmission yet: its opcode is reserved.
-        if opcode == Opcode::RcReport {
-            return false;
-        }
         let atomic = opcode.has(Ext::AtomicEth) || opcode.has(Ext::AtomicAckEth);
         let fits = (self.atomics || !atomic) && (self.memory_windows || !opcode.has_invalidate());
-        fits && self.serves(opcode.service())
+        // No card has selective retransmission yet: the opcode of its report is reserved.
+        fits && !opcode.has(Ext::Report) && self.serves(opcode.service())
     }
 
     /// Work requests of this kind can be.
@@ -338,6 +341,16 @@ impl RnicConfig {
     /// Packets of this opcode are looked at: those that can be, and requests that are refused, of which their sender is to hear.
     pub fn hears(&self, opcode: Opcode) -> bool {
         self.speaks(opcode) || (opcode.is_request() && self.serves(opcode.service()))
+    }
+
+    /// Bytes of the longest extension headers of the packets that the card sends.
+    pub fn sent_extension_bytes(&self) -> usize {
+        longest_extensions(|opcode| self.speaks(opcode))
+    }
+
+    /// Bytes of the longest extension headers of the packets that the card looks at.
+    pub fn heard_extension_bytes(&self) -> usize {
+        longest_extensions(|opcode| self.hears(opcode))
     }
 
     /// What is not there reads as zeros.

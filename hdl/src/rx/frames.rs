@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames for the tests of the receive path, and what the specification says of them.
 
+use crate::config::RnicConfig;
 use crate::types::{NEIGHBOUR_OPCODE, RAW_OPCODE};
 use ferrowire_rtl::{Bits, Sim};
 use ferrowire_spec::csr::port::{multicast_hash, GidEntry, GIDS, GID_SLOTS};
@@ -152,9 +153,19 @@ fn frame_with(rng: &mut SmallRng, opcode: Opcode, payload: &[u8], trailer: usize
     bytes
 }
 
-/// A sound frame: IPv4 or IPv6, tagged or not, any opcode, with or without UDP checksum and Ethernet padding.
+/// Opcodes of the packets that a whole card looks at.
+pub fn opcodes() -> Vec<Opcode> {
+    let cfg = RnicConfig::named("generic-64b").expect("a built-in configuration");
+    Opcode::ALL.iter().copied().filter(|opcode| cfg.hears(*opcode)).collect()
+}
+
+fn any_of(rng: &mut SmallRng, opcodes: &[Opcode]) -> Opcode {
+    opcodes[rng.random_range(0..opcodes.len())]
+}
+
+/// A sound frame: IPv4 or IPv6, tagged or not, any opcode of a whole card, with or without UDP checksum and Ethernet padding.
 pub fn random_frame(rng: &mut SmallRng) -> Vec<u8> {
-    let opcode = Opcode::ALL[rng.random_range(0..Opcode::ALL.len())];
+    let opcode = any_of(rng, &opcodes());
     random_frame_of(rng, opcode)
 }
 
@@ -343,7 +354,9 @@ pub fn other_frame(rng: &mut SmallRng) -> Vec<u8> {
 
 /// A frame with something wrong, or merely changed, in it.
 pub fn mutated(rng: &mut SmallRng) -> Vec<u8> {
-    let mut bytes = random_frame(rng);
+    // A report is among them, whose opcode is reserved.
+    let opcode = any_of(rng, Opcode::ALL);
+    let mut bytes = random_frame_of(rng, opcode);
     let (ip, udp, end) = places(&bytes).expect("a sound frame");
     let (v6, bth) = (udp - ip == 40, udp + 8);
     let put =
@@ -435,7 +448,7 @@ pub fn mutated(rng: &mut SmallRng) -> Vec<u8> {
 
 /// What the card does with a frame.
 pub fn verdict(bytes: &[u8]) -> Result<Frame<'_>, DropReason> {
-    let frame = Frame::parse(bytes).map_err(|e| e.drop_reason().expect("an error of decoding"))?;
+    let frame = Frame::parse_standard(bytes).map_err(|e| e.drop_reason().expect("an error of decoding"))?;
     // The specification's parser knows no MTU.
     if frame.payload.len() > 4096 {
         return Err(DropReason::Malformed);

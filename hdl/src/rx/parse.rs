@@ -50,7 +50,7 @@ use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Scope, Sig, Stream};
 use ferrowire_spec::csr::DropReason;
 use ferrowire_spec::qp_state::{MAX_RAW_FRAME, RAW_QPN};
 use ferrowire_spec::wire::opcode::Ext;
-use ferrowire_spec::wire::{bth, eth, icrc, ipv4, ipv6, pause, pfc, udp, vlan, Opcode};
+use ferrowire_spec::wire::{bth, eth, icrc, ipv4, ipv6, pause, pfc, report, udp, vlan, Opcode};
 use ferrowire_spec::Field;
 
 /// Bytes of a frame that are kept: more than the longest headers.
@@ -59,22 +59,12 @@ const KEPT: usize = 128;
 const ETHERTYPE_AT: u32 = eth::ETHERTYPE.offset as u32 / 8;
 /// Bytes behind the Ethernet header and tag among them.
 const PACKET: usize = KEPT - eth::BYTES - vlan::BYTES;
-/// UDP, base and extension headers.
-const LAYER4: usize = udp::BYTES + bth::BYTES + EXTENSIONS;
-/// The longest extension headers.
-const EXTENSIONS: usize = {
-    let (mut most, mut i) = (0, 0);
-    while i < Opcode::ALL.len() {
-        let bytes = Opcode::ALL[i].header_bytes() - bth::BYTES;
-        most = if bytes > most { bytes } else { most };
-        i += 1;
-    }
-    most
-};
+/// UDP, base and extension headers of any card. A report is the longest of them.
+const LAYER4_MOST: usize = udp::BYTES + bth::BYTES + report::BYTES;
 /// Words of an IPv4 header.
 const LEAST_WORDS: usize = ipv4::BYTES / 4;
 const MOST_WORDS: usize = 15;
-const _: () = assert!(ipv6::BYTES + LAYER4 <= PACKET && MOST_WORDS * 4 + udp::BYTES <= PACKET);
+const _: () = assert!(ipv6::BYTES + LAYER4_MOST <= PACKET && MOST_WORDS * 4 + udp::BYTES <= PACKET);
 /// Bits of a length: IP packets go up to 65,575 bytes, longer frames are told as longer.
 const LENGTH_BITS: u32 = 18;
 /// Frames under way at 64 bytes a beat, where one may end in every cycle; narrower beats have no need of as many.
@@ -201,7 +191,6 @@ fn first_of(reasons: &[(Sig, DropReason)]) -> (Sig, Sig) {
     (any, code)
 }
 
-/// Whether `opcode` is one of those of which `fact` holds.
 /// Bits that are set in some opcode that the card has.
 fn opcode_bits(cfg: &RnicConfig) -> u8 {
     let packets = Opcode::ALL.iter().filter(|o| cfg.hears(**o)).map(|o| o.code());
@@ -210,6 +199,7 @@ fn opcode_bits(cfg: &RnicConfig) -> u8 {
     packets.chain(raw).chain(asks).fold(0, |all, code| all | code)
 }
 
+/// Whether `opcode` is one of those of which `fact` holds.
 pub(crate) fn opcode_is(opcode: Sig, fact: impl Fn(Opcode) -> bool) -> Sig {
     let matching = Opcode::ALL.iter().filter(|o| fact(**o)).map(|o| opcode.eq(o.code()));
     matching.reduce(|a, b| a | b).unwrap_or_else(|| lit(1, 0))
@@ -328,7 +318,10 @@ pub fn parse(
     let total0 = is_v6.then(v6_total, field(&ipv4::LAYOUT, &ipv4::TOTAL_LEN, packet0).zext(LENGTH_BITS));
 
     // Where layer 4 begins is known as well: four places, a LUT a bit.
-    let layer4_0 = is_v6.then(bytes_of(packet0, ipv6::BYTES, LAYER4), bytes_of(packet0, ipv4::BYTES, LAYER4));
+    let extension_bytes = cfg.heard_extension_bytes();
+    let layer4_bytes = udp::BYTES + bth::BYTES + extension_bytes;
+    let layer4_of = |ip_bytes: usize| bytes_of(packet0, ip_bytes, layer4_bytes);
+    let layer4_0 = is_v6.then(layer4_of(ipv6::BYTES), layer4_of(ipv4::BYTES));
     // The UDP port follows the IP header and its options: so many words after the place it has without options.
     let ihl0 = field(&ipv4::LAYOUT, &ipv4::IHL, packet0);
     let words0 = is_v6.then(ipv6::BYTES / 4, ihl0).zext(5);
@@ -463,7 +456,7 @@ pub fn parse(
     let sum = thirds2[0] + thirds2[1] + thirds2[2];
     let folded = sum.trunc(16).zext(17) + sum.slice(16, 4).zext(17);
     let udp_length = field(&udp::LAYOUT, &udp::LEN, layer4_2);
-    let transport2 = bytes_of(layer4_2, udp::BYTES, LAYER4 - udp::BYTES);
+    let transport2 = bytes_of(layer4_2, udp::BYTES, layer4_bytes - udp::BYTES);
     let opcode = field(&bth::LAYOUT, &bth::OPCODE, transport2);
     let ext_sources: [(&str, &[(Ext, Field)]); 8] = {
         use ferrowire_spec::wire::{aeth, atomic_ack_eth, atomic_eth, ieth, imm_dt, reth};
@@ -543,7 +536,7 @@ pub fn parse(
     let between3 = delay("between3", datagram2 - (udp::BYTES + icrc::BYTES));
     let header_bytes3 = delay("header_bytes3", header_bytes);
     let known3 = delay("known3", opcode_is(opcode, |o| heard(&o)));
-    let no_payload3 = delay("no_payload3", opcode_is(opcode, |o| !o.carries_payload()));
+    let no_payload3 = delay("no_payload3", opcode_is(opcode, |o| heard(&o) && !o.carries_payload()));
     let transport3 = pass("transport3", transport2);
     let src_ip3 = if held { src_ip2.named("src_ip3") } else { third("src_ip3", src_ip2) };
     let ecn3 = pass("ecn3", ecn2);
@@ -564,7 +557,7 @@ pub fn parse(
         first_of(&[(base(&bth::TVER).any(), BthVersion), (!known3, ReservedOpcode), (malformed, Malformed)]);
     let early = early3 | early_here;
     let reason = early3.then(early_reason3, early_here.then(early_here_reason, late_reason));
-    let extensions = bytes_of(transport3, bth::BYTES, EXTENSIONS);
+    let extensions = bytes_of(transport3, bth::BYTES, extension_bytes);
     let ext = |name: &str| {
         let index = ext_sources.iter().position(|(n, _)| *n == name).expect("a source");
         let places = &ext_places3[index];
@@ -757,8 +750,8 @@ pub fn parse(
 mod tests {
     use super::*;
     use crate::rx::frames::{
-        captured, expected_item, expected_raw, mutated, other_frame, random_frame, set_addresses,
-        verdict_without_icrc, Filter,
+        captured, expected_item, expected_raw, mutated, other_frame, random_frame, random_frame_of,
+        set_addresses, verdict_without_icrc, Filter,
     };
     use crate::testing::{drain, Random, Sink, Source};
     use ferrowire_rtl::{build, Sim};
@@ -903,6 +896,20 @@ mod tests {
         assert!(frames.len() > 1000, "captures are missing");
         for beat_bytes in [8, 64] {
             check(beat_bytes, &frames, 0.0, &mut random);
+        }
+    }
+
+    #[test]
+    fn the_report_of_selective_retransmission_has_a_reserved_opcode() {
+        let mut random = Random::new(22);
+        for beat_bytes in [8, 64] {
+            let mut frames = Vec::new();
+            for _ in 0..100 {
+                frames.push(random_frame_of(&mut random.rng, Opcode::RcReport));
+                assert_eq!(verdict_without_icrc(&frames[frames.len() - 1]), Err(ReservedOpcode));
+                frames.push(random_frame(&mut random.rng));
+            }
+            check(beat_bytes, &frames, 0.1, &mut random);
         }
     }
 

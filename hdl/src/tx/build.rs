@@ -58,8 +58,8 @@ use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Stre
 use ferrowire_spec::queue::command::PathMtu;
 use ferrowire_spec::wire::opcode::Ext;
 use ferrowire_spec::wire::{
-    aeth, atomic_ack_eth, atomic_eth, bth, cnp, deth, eth, icrc, ieth, imm_dt, ipv4, ipv6, reth, udp, vlan,
-    Opcode,
+    aeth, atomic_ack_eth, atomic_eth, bth, cnp, deth, eth, icrc, ieth, imm_dt, ipv4, ipv6, report, reth, udp,
+    vlan, Opcode,
 };
 use ferrowire_spec::Field;
 
@@ -239,25 +239,23 @@ struct Leaves {
 
 /// Bytes of the Ethernet header in front of the first whole word.
 const ODD: usize = eth::BYTES % 4;
-/// Bytes of the longest extension headers.
-const EXTENSION_BYTES: usize = {
+/// Bytes of the longest headers in front of the extension headers.
+const BASE_BYTES: usize = eth::BYTES + vlan::BYTES + ipv6::BYTES + udp::BYTES + bth::BYTES;
+/// Bytes of a frame without its FCS, at most: the longest header before a payload, the largest path MTU and the ICRC. A raw
+/// frame has 4,096.
+pub const LONGEST_FRAME: u32 = {
     let (mut most, mut i) = (0, 0);
     while i < Opcode::ALL.len() {
         let bytes = Opcode::ALL[i].header_bytes() - bth::BYTES;
-        if bytes > most {
+        if Opcode::ALL[i].carries_payload() && bytes > most {
             most = bytes;
         }
         i += 1;
     }
-    most
+    (BASE_BYTES + most + icrc::BYTES) as u32 + PathMtu::B4096.bytes() as u32
 };
-/// Bytes of the longest header.
-const HEADER_BYTES: usize =
-    eth::BYTES + vlan::BYTES + ipv6::BYTES + udp::BYTES + bth::BYTES + EXTENSION_BYTES;
-/// Bytes of a frame without its FCS, at most: the longest header, the largest path MTU and the ICRC. A raw frame has 4,096.
-pub const LONGEST_FRAME: u32 = (HEADER_BYTES + icrc::BYTES) as u32 + PathMtu::B4096.bytes() as u32;
 /// Bits that count the words of a header.
-const HEADER_WORD_BITS: u32 = usize::BITS - (HEADER_BYTES / 4).leading_zeros();
+const HEADER_WORD_BITS: u32 = usize::BITS - ((BASE_BYTES + report::BYTES) / 4).leading_zeros();
 
 /// Whether the opcode is one of those that the card sends for which `holds` does.
 fn is(cfg: &RnicConfig, opcode: Sig, holds: impl Fn(Opcode) -> bool) -> Sig {
@@ -296,8 +294,9 @@ fn extension(ext: Ext, p: &TxPacket) -> Sig {
 
 /// The extension headers of the packet's opcode, and their words.
 fn extensions(cfg: &RnicConfig, p: &TxPacket) -> (Sig, Sig) {
-    let width = 8 * EXTENSION_BYTES as u32;
-    let words_width = clog2(EXTENSION_BYTES as u64 / 4 + 1);
+    let most = cfg.sent_extension_bytes();
+    let width = 8 * most as u32;
+    let words_width = clog2(most as u64 / 4 + 1);
     let (mut headers, mut words) = (lit(width, 0), lit(words_width, 0));
     let mut lists: Vec<&[Ext]> = Vec::new();
     for list in Opcode::ALL.iter().filter(|o| cfg.speaks(**o)).map(|o| o.extensions()) {
@@ -328,7 +327,7 @@ fn draft(cfg: &RnicConfig, p: &TxPacket) -> Draft {
     // Each bit of the words of all headers comes from the opcode alone, for the extensions have many multiplexers to choose.
     let fixed = (udp::BYTES + bth::BYTES + icrc::BYTES) / 4;
     let header_words = |o: &Opcode| fixed + o.extensions().iter().map(|ext| ext.bytes()).sum::<usize>() / 4;
-    let of_headers: Vec<Sig> = (0..clog2(((fixed + EXTENSION_BYTES / 4) + 1) as u64))
+    let of_headers: Vec<Sig> = (0..clog2(((fixed + cfg.sent_extension_bytes() / 4) + 1) as u64))
         .map(|bit| {
             let usual = (fixed >> bit & 1) as u32;
             is(cfg, p.opcode, |o| (header_words(&o) ^ fixed) >> bit & 1 == 1) ^ lit(1, usual)
@@ -561,7 +560,7 @@ fn at_once(
     let summed = m.reg_of("summed", &with_sum);
     m.when(wide_moves, |m| m.set_all(&summed, &with_sum));
 
-    let width = 8 * (HEADER_BYTES as u32).next_multiple_of(cfg.beat_bytes);
+    let width = 8 * ((BASE_BYTES + cfg.sent_extension_bytes()) as u32).next_multiple_of(cfg.beat_bytes);
     let bytes = [summed.datagram_bytes + ipv4::BYTES, summed.datagram_bytes];
     let forms = network_headers(&summed.network, bytes, summed.checksum)
         .map(|before| cat(&[before, summed.transport]).zext(width));
@@ -1061,6 +1060,11 @@ mod tests {
             }
         }
 
+        /// Opcodes of the packets that the card sends.
+        fn opcodes(&self) -> Vec<Opcode> {
+            Opcode::ALL.iter().copied().filter(|opcode| self.cfg.speaks(*opcode)).collect()
+        }
+
         /// A packet that its opcode allows.
         fn random_packet(&mut self, opcode: Opcode) -> Packet {
             let rng = &mut self.random.rng;
@@ -1111,8 +1115,8 @@ mod tests {
             for stall in [0.0, 0.3] {
                 let mut bench = Bench::new(beat_bytes, seed);
                 for _ in 0..4 {
-                    for opcode in Opcode::ALL {
-                        let packet = bench.random_packet(*opcode);
+                    for opcode in bench.opcodes() {
+                        let packet = bench.random_packet(opcode);
                         bench.push(packet);
                     }
                 }
@@ -1162,7 +1166,8 @@ mod tests {
                     let lane = bench.random.rng.random_range(0..b);
                     bench.push_raw(bytes, lane);
                     if bench.random.chance(0.5) {
-                        let opcode = Opcode::ALL[bench.random.rng.random_range(0..Opcode::ALL.len())];
+                        let opcodes = bench.opcodes();
+                        let opcode = opcodes[bench.random.rng.random_range(0..opcodes.len())];
                         let packet = bench.random_packet(opcode);
                         bench.push(packet);
                     }
