@@ -10,7 +10,7 @@ use ferrowire_spec::queue::command::PathMtu;
 use ferrowire_spec::queue::cqe::LocalCause;
 use ferrowire_spec::queue::event::EventKind;
 use ferrowire_spec::wire::opcode::Service;
-use ferrowire_spec::wire::{ipv4, Eth, Frame, FrameError, Opcode};
+use ferrowire_spec::wire::{ipv4, Eth, Frame, Opcode};
 use ferrowire_spec::QpState;
 use rand::rngs::SmallRng;
 use rand::SeedableRng as _;
