@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use ferrowire::{BusError, DmaBuffer, DmaMapping, HostMemory, MemoryMap};
 use ferrowire_spec::csr::port::{GidEntry, GIDS};
 use ferrowire_spec::csr::{
-    command_queue as queue, congestion, drops, hw_counters, port, timers, traffic, DropReason, HwCounter,
-    TrafficCounter,
+    capabilities, command_queue as queue, congestion, drops, hw_counters, port, timers, traffic, DropReason,
+    HwCounter, TrafficCounter,
 };
 use ferrowire_spec::queue::doorbell;
 use ferrowire_spec::queue::event::EventKind;
@@ -123,11 +123,22 @@ impl Card {
         }
     }
 
+    /// Leaves out selective retransmission, which the hardware does not have yet. For a card that no program has used.
+    pub fn leave_out_selective(&mut self) {
+        self.registers.put(&capabilities::BLOCK, &capabilities::FEATURES, "selective", 0);
+        self.engine = Engine::new(Config { selective: false, ..*self.engine.config() });
+        self.engine.set_gids(Vec::new());
+    }
+
     /// The card as after power-on. What its host has mapped stays mapped, and so do the counts of accesses that were refused.
     pub fn power_on(&mut self, mac: u64) {
         let (host, now) = (self.host.clone(), self.now);
         let up = self.registers.get(&port::BLOCK, &port::LINK, "up");
+        let selective = self.engine.config().selective;
         *self = Self { host, now, ..Self::new(mac) };
+        if !selective {
+            self.leave_out_selective();
+        }
         self.registers.put(&port::BLOCK, &port::LINK, "up", up);
     }
 

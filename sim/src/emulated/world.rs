@@ -53,6 +53,11 @@ impl EngineWorld {
         Self(Arc::new(Mutex::new(Network::new(cards, faults, seed))))
     }
 
+    /// Leaves selective retransmission out of all cards: for programs that compare them with the hardware, which does not have it yet.
+    pub fn leave_out_selective(&self) {
+        self.lock().engines.iter_mut().for_each(Card::leave_out_selective);
+    }
+
     /// The network, while nobody else moves it. The driver's calls need it too: give it back before them.
     pub fn lock(&self) -> MutexGuard<'_, Network<Card>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

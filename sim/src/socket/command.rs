@@ -22,7 +22,7 @@ use crate::bus::World;
 use crate::card::CardModel;
 use crate::config::{resolve, SetArgs};
 use crate::demo;
-use crate::emulated::{Fabric, FIRST_MAC};
+use crate::emulated::{Card, Fabric, FIRST_MAC};
 use crate::measure;
 use crate::say::{print, say};
 use crate::wire::{Delivery, Faults, TimedFilter};
@@ -156,6 +156,9 @@ pub struct UpArgs {
     /// programs can ask for them
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = parse_ip)]
     ip: Vec<IpAddr>,
+    /// Emulated cards without selective retransmission, as the hardware is today: their numbers, counted from 0, with commas between
+    #[arg(long, value_name = "CARD", value_delimiter = ',', requires = "engine")]
+    without_selective: Vec<usize>,
     #[command(flatten)]
     chosen: Chosen,
     #[command(flatten)]
@@ -465,12 +468,18 @@ pub fn up(args: &UpArgs) -> Result<()> {
     );
     // Wrong ones are told before a model is built.
     addresses(&args.ip, args.cards)?;
+    if let Some(card) = args.without_selective.iter().find(|card| **card >= args.cards) {
+        bail!("--without-selective {card}: give numbers from 0 to {}", args.cards - 1);
+    }
     let queue = args.queue.unwrap_or(QUEUE);
     if args.chosen.engine {
-        let fabric = match args.cards {
+        let mut fabric = match args.cards {
             2 => Fabric::pair(),
             cards => Fabric::switched(cards, queue),
         };
+        for card in &args.without_selective {
+            fabric.with(*card, Card::leave_out_selective);
+        }
         return serve_up(args, Engines::new(fabric), MSIX_MAX);
     }
     let (config, model) = args.chosen.model(args.common.trace.is_some())?;

@@ -11,4 +11,5 @@ pub mod process;
 mod rig;
 mod rping;
 mod runs;
+mod selective;
 mod stock;

@@ -140,6 +140,10 @@ fn wrong_numbers_of_cards_and_options_that_emulated_cards_have_not_are_refused()
     assert!(error.contains("give --cards 3 or more"), "{error}");
     let error = said(&["--engine", "--ip", "10.0.0.1,10.0.0.2"]);
     assert!(error.contains("one IPv4 address"), "{error}");
+    let error = said(&["--engine", "--without-selective", "0,2"]);
+    assert!(error.contains("--without-selective 2: give numbers from 0 to 1"), "{error}");
+    let error = said(&["--without-selective", "0"]);
+    assert!(error.contains("--engine"), "{error}");
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0, "no socket is left");
 }
 

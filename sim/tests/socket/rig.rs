@@ -15,6 +15,7 @@ use ferrowire::{
     QpInitAttr, QueuePair, RtrAttributes, RtsAttributes, VfioUserBus,
 };
 use ferrowire_sim::shared_cq::SharedCq;
+use ferrowire_spec::wire::{Frame, Opcode};
 
 /// Cards that a test of the server is about: the small Verilated one, and an emulated one.
 pub const KINDS: [&[&str]; 2] = [&[], &["--engine"]];
@@ -42,6 +43,34 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a capture has of selective retransmission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selective {
+    /// Packets that are marked as sent again.
+    pub again: usize,
+    /// Reports of what is missing.
+    pub reports: usize,
+}
+
+impl Selective {
+    /// Of queue pairs that use go-back-N.
+    pub const NONE: Self = Self { again: 0, reports: 0 };
+
+    /// Counts them.
+    #[track_caller]
+    pub fn of(capture: &Path) -> Self {
+        let frames = ferrowire_sim::wire::read_frames(capture).unwrap();
+        let parsed: Vec<Frame<'_>> =
+            frames.iter().filter_map(|frame| Frame::parse(&frame.bytes).ok()).collect();
+        assert!(!parsed.is_empty(), "no packet in {}", capture.display());
+        let count = |is: fn(&Frame<'_>) -> bool| parsed.iter().filter(|frame| is(frame)).count();
+        Self {
+            again: count(|frame| !frame.bth.migreq),
+            reports: count(|frame| frame.bth.opcode == Opcode::RcReport.code()),
+        }
     }
 }
 

@@ -21,7 +21,7 @@ fn root() -> PathBuf {
 }
 
 /// The folder of the libraries, built by the first test that wants it.
-fn libraries() -> &'static Path {
+pub fn libraries() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
@@ -159,9 +159,14 @@ impl Rig {
     }
 
     fn of(program: &str, case: &str) -> Self {
+        Self::with(program, case, &[])
+    }
+
+    /// The same with more arguments of the cards.
+    fn with(program: &str, case: &str, more: &[&str]) -> Self {
         let folder = Folder::new(&format!("verbs-{program}-{case}"));
         let program = compile(&folder, program);
-        let server = engines(&folder);
+        let server = Server::engines(&folder, 2, &[&["--ip", "10.7.0.1"], more].concat());
         let before = Held::now(&server, &folder, &program);
         Self { server, program, folder, before }
     }
