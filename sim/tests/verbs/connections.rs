@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs of librdmacm, in C: `driver/verbs/tests/c/connections.c` says what each case does.
 
-use super::{run_of, run_with, Rig};
+use super::{run_of, Rig};
 
 #[track_caller]
 fn run(case: &str) -> String {
@@ -21,16 +21,6 @@ fn a_request_is_refused_with_its_reason_by_the_program_by_its_end_and_by_a_port_
 #[test]
 fn endpoints_wait_for_their_events_and_a_refusal_is_an_errno() {
     run("endpoints");
-}
-
-/// A card without it is used without it, and each of the two processes says so once.
-#[test]
-fn processes_that_wish_selective_retransmission_connect_with_any_card() {
-    for case in ["rc", "attributes", "endpoints"] {
-        let said = run_with("connections", case, &[("FERROWIRE_SELECTIVE", "1")]);
-        let lines = said.matches("does not have the feature `selective`; going on with go-back-N").count();
-        assert!([0, 2].contains(&lines), "{case}: {said}");
-    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::socket::rig::{Folder, Server, PATIENCE};
 
 mod connections;
 mod limits;
+mod selective;
 mod tap;
 
 /// The root of the repository.
