@@ -288,12 +288,17 @@ struct Side {
 fn connect(a: &Host, b: &Host, to: (IpAddr, u16), transport: Transport) -> (Side, Side) {
     let id = a.resolved(PortSpace::Tcp, to);
     id.set_transport(transport).unwrap();
+    connect_by(a, b, id)
+}
+
+/// A connection by an identifier of the first host, which knows the way.
+fn connect_by(a: &Host, b: &Host, id: Id) -> (Side, Side) {
     let mut near = a.queue_pair(&id);
     id.connect(&a.param(number(&near))).unwrap();
     let (other, event) = b.request_of(&id);
     let from = told(event.private_data());
     drop(event);
-    assert_eq!((other.transport(), other.remote()), (transport, id.local()));
+    assert_eq!((other.transport(), other.remote()), (id.transport(), id.local()));
     let mut far = b.queue_pair(&other);
     other.accept(&b.param(0), Some(&mut far)).unwrap();
     let mut event = a.expect(EventKind::ConnectResponse);
@@ -442,6 +447,43 @@ fn sixty_four_queue_pairs_connect_at_once_and_each_writes_into_its_own_place() {
     for _ in 0..COUNT {
         a.expect(EventKind::Disconnected);
         b.expect(EventKind::Disconnected);
+    }
+}
+
+/// The wire loses packets once the queue pairs are connected. The counters of the cards show what was agreed.
+#[test]
+fn queue_pairs_agree_on_selective_retransmission_if_both_cards_have_it_and_both_sides_wish_it() {
+    for (wishes, has) in [
+        ([true, true], [true, true]),
+        ([true, false], [true, true]),
+        ([false, true], [true, true]),
+        ([true, true], [true, false]),
+        ([true, true], [false, true]),
+    ] {
+        let world = World::new(2);
+        for (card, has) in world.world.lock().engines.iter_mut().zip(has) {
+            if !has {
+                card.leave_out_selective();
+            }
+        }
+        let (a, b) = world.pair();
+        let listener = b.listen(PortSpace::Tcp, 7174);
+        listener.set_options(|options| options.selective = wishes[1]);
+        let id = a.resolved(PortSpace::Tcp, (ip(1, false), 7174));
+        id.set_options(|options| options.selective = wishes[0]);
+        let (mut near, mut far) = connect_by(&a, &b, id);
+        let agreed = wishes == [true; 2] && has == [true; 2];
+        assert_eq!([&near.id, &far.id].map(Id::selective), [agreed; 2], "{wishes:?} {has:?}");
+        world.world.set_faults(Faults { drop: 100, ..Faults::none() });
+        for _ in 0..30 {
+            post(&mut near.qp, &SendWr::write(1, &[a.memory.sge(0, BYTES as u32)], near.remote).signaled());
+            a.complete(1);
+        }
+        assert!(b.bytes(2, BYTES) == a.bytes(0, BYTES));
+        let counters = world.world.lock().engines[0].selective_counters();
+        assert_eq!(counters.repeats + counters.probes > 0, agreed, "{wishes:?} {has:?}: {counters:?}");
+        world.world.set_faults(Faults::none());
+        disconnect(&a, &b, &mut near, &mut far);
     }
 }
 

@@ -267,7 +267,7 @@ fn without_selective_retransmission_the_opcode_of_its_report_is_reserved_whateve
     let reserved = FrameError::ReservedOpcode { opcode: 0xc0 };
     let report = bytes(&frame(Opcode::RcReport, v4(), None, b""));
     assert_eq!(Frame::parse(&report).unwrap().opcode(), Ok(Opcode::RcReport));
-    assert_eq!(Frame::parse_standard(&report), Err(reserved.clone()));
+    assert_eq!(Frame::parse_standard(&report), Err(reserved));
     // The opcode of another packet, which is shorter, and of one that is longer.
     for payload in [&[0; 36][..], &[0; 44]] {
         let mut wire = bytes(&frame(Opcode::RcSendOnly, v4(), None, payload));
@@ -277,7 +277,7 @@ fn without_selective_retransmission_the_opcode_of_its_report_is_reserved_whateve
         wire[body..].copy_from_slice(&icrc.to_le_bytes());
         let plain = Frame::parse(&wire).unwrap_err();
         assert_eq!(plain.drop_reason(), Some(ferrowire_spec::csr::DropReason::Malformed));
-        assert_eq!(Frame::parse_standard(&wire), Err(reserved.clone()));
+        assert_eq!(Frame::parse_standard(&wire), Err(reserved));
         // What comes before the opcode counts first.
         wire[60] ^= 1;
         assert_eq!(Frame::parse_standard(&wire), Err(error(&wire)));

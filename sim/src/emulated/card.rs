@@ -22,7 +22,9 @@ use super::registers::{Registers, BAR_BYTES};
 use super::rings::{CqRing, EqRing, WorkRing};
 use super::wqe;
 use crate::model::network::Station;
-use crate::model::{AddressVector, Config, Engine, Event, Instant, RawFilter, Transmitted};
+use crate::model::{
+    AddressVector, Config, Engine, Event, Instant, RawFilter, SelectiveCounters, Transmitted,
+};
 
 /// What only a card counts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -128,6 +130,11 @@ impl Card {
         self.registers.put(&capabilities::BLOCK, &capabilities::FEATURES, "selective", 0);
         self.engine = Engine::new(Config { selective: false, ..*self.engine.config() });
         self.engine.set_gids(Vec::new());
+    }
+
+    /// What selective retransmission did. The registers do not have these counters yet.
+    pub fn selective_counters(&self) -> SelectiveCounters {
+        self.engine.counters().selective()
     }
 
     /// The card as after power-on. What its host has mapped stays mapped, and so do the counts of accesses that were refused.

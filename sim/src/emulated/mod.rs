@@ -34,6 +34,7 @@
 //! | a frame to the own MAC address | returns at once, by the address that the card has then; on a [`Fabric`] the next one waits as long as it would take on the wire |
 //! | interrupts | as MSI-X of a card that faces PCIe: an event queue's arming, vector and moderation, the table, masks and pending bits. A program in the same process cannot sleep until one comes, for time stops while it sleeps; [`EngineBus`] has no event files |
 //! | the bus master bit | is ignored |
+//! | selective retransmission | is there; the hardware does not have it yet |
 //! | several vectors that are raised at once | send their messages in the order of their numbers; the hardware looks at a vector in each cycle |
 //! | a completion queue that is overrun | takes all its queue pairs to error, not only those that lost a completion (IBTA 10.10.2.4) |
 //!

@@ -498,7 +498,7 @@ impl Engine {
         }
         let Self { qps, node, out, .. } = self;
         let take = |qp: &mut Qp| take_packet(node, qp, now, &frame, opcode, bytes, out);
-        let taken = qps.with(frame.bth.destqp, take).ok_or(DropReason::NoQp).flatten();
+        let taken = qps.with(frame.bth.destqp, take).unwrap_or(Err(DropReason::NoQp));
         if taken.is_err() && opcode == Opcode::RcReport {
             node.counters.selective.reports_dropped += 1;
         }
