@@ -14,11 +14,13 @@ use ferrowire::{
     RemoteAddress, SendWr,
 };
 use ferrowire_net::cm::machine::{State, Timing};
+use ferrowire_net::exchange::SELECTIVE;
 use ferrowire_net::mad::{Mad, Message, RejectReason};
 use ferrowire_net::{
     connect_exchange, Cm, CmOptions, Config, Error, LocalEnd, Net, RcOptions, TcpListener, TcpStream,
 };
 use ferrowire_sim::pair::{bytes, post, Node, Pair, PairOptions, EMULATED};
+use ferrowire_spec::wire::{Frame, Opcode};
 
 const CONFIGS: [&str; 3] = ["generic-8b", "generic-64b", EMULATED];
 const BYTES: usize = 10_000;
@@ -163,47 +165,103 @@ fn a_lost_answer_of_arp_is_asked_for_again_and_who_is_not_there_is_named() {
     assert!(answers.load(Ordering::Relaxed) >= 2, "one was lost, and one was not");
 }
 
+/// Two queue pairs connect by a stream, with or without the wish of selective retransmission at each end, and one writes to the other.
+fn exchange_and_write(config: &str, ipv6: bool, wishes: [bool; 2]) {
+    let pair = pair(config);
+    let (a, b) = (net(&pair.a), net(&pair.b));
+    let (from, to) = (Memory::source(&pair.a), Memory::target(&pair.b));
+    let end = |node: &Node, memory: RemoteAddress| LocalEnd {
+        qpn: 0,
+        psn: node.context.random_psn().unwrap(),
+        ip: node.ip(ipv6),
+        memory,
+        bytes: BYTES as u64,
+        path_mtu: if node.card == 0 { PathMtu::B4096 } else { PathMtu::B1024 },
+        rd_atomic: 0,
+        selective: 0,
+    };
+    let options = wishes.map(|selective| RcOptions { selective, ..RcOptions::default() });
+    // A completion queue is one thread's: what needs it is made before.
+    let (qp, local) = (queue_pair(&pair.b), end(&pair.b, to.remote()));
+    let (b_net, options_there) = (&b, &options[1]);
+    let there = move || {
+        let mut stream = TcpListener::bind(b_net, 18515).unwrap().accept(LIMIT).unwrap();
+        stream.set_timeout(LIMIT);
+        let way = |ip| b_net.address_vector(ip);
+        connect_exchange(&mut stream, qp, &local, options_there, way).unwrap()
+    };
+    let here = || {
+        let peer = SocketAddr::new(pair.b.ip(ipv6), 18515);
+        let mut stream = TcpStream::connect(&a, peer, LIMIT).unwrap();
+        stream.set_timeout(LIMIT);
+        let local = end(&pair.a, RemoteAddress { address: 0, rkey: 0 });
+        let way = |ip| a.address_vector(ip);
+        connect_exchange(&mut stream, queue_pair(&pair.a), &local, &options[0], way).unwrap()
+    };
+    let (here, there) = run(here, || a.poll().unwrap(), there, || b.poll().unwrap());
+    let ((mut qp, remote), (other, back)) = (here, there);
+    assert_eq!((remote.qpn, back.qpn), (other.number(), qp.number()), "{config}");
+    assert_eq!((remote.memory, remote.bytes, remote.ip), (to.remote(), BYTES as u64, pair.b.ip(ipv6)));
+    let version = u8::from(wishes == [true; 2]) * SELECTIVE;
+    assert_eq!([remote.selective, back.selective], [version; 2], "{wishes:?}");
+    let again = if config == EMULATED { lose_one_write(&pair) } else { Arc::default() };
+    from.write(&pair, &pair.a, &mut qp, remote.memory);
+    assert!(bytes(to.region.memory()) == bytes(from.region.memory()), "{config}");
+    assert_eq!(again.load(Ordering::Relaxed) > 0, version > 0, "{wishes:?}");
+}
+
+/// The first packet in the middle of a WRITE of card 0 vanishes; how many packets are marked as sent again.
+fn lose_one_write(pair: &Pair) -> Arc<AtomicU32> {
+    let again = Arc::new(AtomicU32::new(0));
+    let (count, mut lost) = (Arc::clone(&again), false);
+    let filter = move |frame: &[u8]| {
+        let Ok(packet) = Frame::parse(frame) else { return vec![frame.to_vec()] };
+        count.fetch_add(u32::from(!packet.bth.migreq), Ordering::Relaxed);
+        let loses = !lost && packet.bth.opcode == Opcode::RcWriteMiddle.code();
+        lost |= loses;
+        if loses {
+            return Vec::new();
+        }
+        vec![frame.to_vec()]
+    };
+    pair.world.lock().link_mut(0).set_filter(Some(Box::new(filter)));
+    again
+}
+
 #[test]
 fn queue_pairs_whose_ends_were_exchanged_over_tcp_write() {
     for (config, ipv6) in chosen!([("generic-8b", true), ("generic-64b", false)]) {
-        let pair = pair(config);
-        let (a, b) = (net(&pair.a), net(&pair.b));
-        let (from, to) = (Memory::source(&pair.a), Memory::target(&pair.b));
-        let end = |node: &Node, memory: RemoteAddress| LocalEnd {
-            qpn: 0,
-            psn: node.context.random_psn().unwrap(),
-            ip: node.ip(ipv6),
-            memory,
-            bytes: BYTES as u64,
-            path_mtu: if node.card == 0 { PathMtu::B4096 } else { PathMtu::B1024 },
-            rd_atomic: 0,
-            selective: 0,
-        };
-        let options = RcOptions::default();
-        // A completion queue is one thread's: what needs it is made before.
-        let (qp, local) = (queue_pair(&pair.b), end(&pair.b, to.remote()));
-        let (b_net, options_there) = (&b, &options);
-        let there = move || {
-            let mut stream = TcpListener::bind(b_net, 18515).unwrap().accept(LIMIT).unwrap();
-            stream.set_timeout(LIMIT);
-            let way = |ip| b_net.address_vector(ip);
-            connect_exchange(&mut stream, qp, &local, options_there, way).unwrap()
-        };
-        let here = || {
-            let peer = SocketAddr::new(pair.b.ip(ipv6), 18515);
-            let mut stream = TcpStream::connect(&a, peer, LIMIT).unwrap();
-            stream.set_timeout(LIMIT);
-            let local = end(&pair.a, RemoteAddress { address: 0, rkey: 0 });
-            let way = |ip| a.address_vector(ip);
-            connect_exchange(&mut stream, queue_pair(&pair.a), &local, &options, way).unwrap()
-        };
-        let (here, there) = run(here, || a.poll().unwrap(), there, || b.poll().unwrap());
-        let ((mut qp, remote), (other, back)) = (here, there);
-        assert_eq!((remote.qpn, back.qpn), (other.number(), qp.number()), "{config}");
-        assert_eq!((remote.memory, remote.bytes, remote.ip), (to.remote(), BYTES as u64, pair.b.ip(ipv6)));
-        from.write(&pair, &pair.a, &mut qp, remote.memory);
-        assert!(bytes(to.region.memory()) == bytes(from.region.memory()), "{config}");
+        exchange_and_write(config, ipv6, [false; 2]);
     }
+}
+
+#[test]
+fn queue_pairs_whose_ends_were_exchanged_retransmit_selectively_if_both_wish_it() {
+    for wishes in [[true, true], [true, false], [false, true]] {
+        exchange_and_write(EMULATED, false, wishes);
+    }
+}
+
+#[test]
+fn the_wish_of_selective_retransmission_is_an_error_at_a_card_that_does_not_have_it() {
+    let pair = pair("generic-8b");
+    let options = RcOptions { selective: true, ..RcOptions::default() };
+    let local = LocalEnd {
+        qpn: 0,
+        psn: pair.a.context.random_psn().unwrap(),
+        ip: pair.a.ip(false),
+        memory: RemoteAddress { address: 0, rkey: 0 },
+        bytes: 0,
+        path_mtu: PathMtu::B1024,
+        rd_atomic: 0,
+        selective: 0,
+    };
+    // Nothing is said to the peer before.
+    let mut stream = std::io::Cursor::new(Vec::new());
+    let way = |_| panic!("no way is looked for");
+    let error = connect_exchange(&mut stream, queue_pair(&pair.a), &local, &options, way).unwrap_err();
+    assert!(matches!(error, Error::NoSelective { .. }), "{error}");
+    assert!(stream.into_inner().is_empty());
 }
 
 #[test]
