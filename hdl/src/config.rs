@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`RnicConfig`]: every width and depth of a card, read from TOML and checked once.
 
+use crate::types::extension_bytes;
 use ferrowire_rtl::{clog2, lit, Bundle, Scope, Sig, Style, Value};
 use ferrowire_spec::queue::SendOpcode;
 use ferrowire_spec::wire::opcode::{Ext, Service};
-use ferrowire_spec::wire::{bth, Opcode};
+use ferrowire_spec::wire::Opcode;
 use serde::{Deserialize, Serialize};
 
 /// What a card is built with.
@@ -95,6 +96,12 @@ pub struct RnicConfig {
     /// Frames to the port's own MAC address return inside the card. Without, they go to the wire: for switches that reflect.
     #[serde(default = "yes")]
     pub loopback: bool,
+    /// Reliable connections can have selective retransmission (`docs/src/selective.md`).
+    #[serde(default)]
+    pub selective: bool,
+    /// Where packets that come too early are kept: 4,096 beats hold what one queue pair of the largest path MTU may have under way. Looked at only with `selective`.
+    #[serde(default)]
+    pub keep_bytes: u32,
     /// Places for WQEs that the host writes to the card rather than have them fetched: 2, 4 or 8; 0: none.
     #[serde(default)]
     pub push_slots: u32,
@@ -109,7 +116,7 @@ const LARGE: u32 = 1024;
 /// Bytes of the longest extension headers of the opcodes for which `holds` does.
 fn longest_extensions(holds: impl Fn(Opcode) -> bool) -> usize {
     let opcodes = Opcode::ALL.iter().filter(|o| holds(**o));
-    opcodes.map(|o| o.header_bytes() - bth::BYTES).max().unwrap_or(0)
+    opcodes.map(|o| extension_bytes(*o)).max().unwrap_or(0)
 }
 
 fn yes() -> bool {
@@ -196,6 +203,7 @@ impl RnicConfig {
     pub fn plain(self) -> Self {
         let mut card = RnicConfig {
             congestion: false,
+            selective: false,
             neighbour_responder: false,
             loopback: false,
             push_slots: 0,
@@ -246,6 +254,9 @@ impl RnicConfig {
         power("rx_buffer_bytes", self.rx_buffer_bytes, 16384, 1 << 20)?;
         power("payload_buffer_bytes", self.payload_buffer_bytes, 8192, 1 << 20)?;
         power("doorbell_pages", self.doorbell_pages, 1, 4096)?;
+        if self.selective {
+            power("keep_bytes", self.keep_bytes, 16384, 1 << 20)?;
+        }
         if !(32..=64).contains(&self.bus_bits) {
             let (value, allowed) = (self.bus_bits, "from 32 to 64".into());
             return Err(ConfigError::Range { field: "bus_bits", value, allowed });
@@ -325,8 +336,8 @@ impl RnicConfig {
     pub fn speaks(&self, opcode: Opcode) -> bool {
         let atomic = opcode.has(Ext::AtomicEth) || opcode.has(Ext::AtomicAckEth);
         let fits = (self.atomics || !atomic) && (self.memory_windows || !opcode.has_invalidate());
-        // No card has selective retransmission yet: the opcode of its report is reserved.
-        fits && !opcode.has(Ext::Report) && self.serves(opcode.service())
+        // Without selective retransmission the opcode of its report is a reserved one.
+        fits && (self.selective || !opcode.has(Ext::Report)) && self.serves(opcode.service())
     }
 
     /// Work requests of this kind can be.

@@ -49,7 +49,13 @@ fn schedule_elaborates() {
             m.input("paused", 8),
             crate::types::Pushes::of(cfg).zeros(),
             Freed::of(cfg).zeros(),
+            cfg.selective.then(|| (m.stream_in("asks", &Ask::of(cfg)), m.input("again_returned", 1))),
         );
+        if let Some((grants, kinds)) = out.again {
+            m.stream_out("again_grants", grants);
+            m.stream_out("kinds", kinds);
+        }
+        m.output("asked", &out.asked);
         let data = m.stream_in("data", &DmaReadData::of(cfg));
         m.stream_out("read", out.read);
         m.stream_out("flush", out.flush);
@@ -84,6 +90,7 @@ fn segment_and_commit_elaborate() {
             m.input("paused", 8),
             m.input_of("handles", &crate::host::AhEntry::write_of(cfg)),
             m.input_of("withdrawals", &crate::memory::Withdrawals::write_of(cfg)),
+            cfg.selective.then(|| m.stream_in("repeats", &Wqe::of(cfg))),
         );
         m.output("charge", &s.charge);
         m.output("another", &s.another);
@@ -155,6 +162,7 @@ fn completer_elaborates() {
             data: m.stream_in("recalled", &DmaReadData::of(cfg)),
             late: m.input("late", 1),
             tick: m.input("tick", 1),
+            probe: m.input("probe_time", crate::context::timer::PROBE_BITS),
             withdrawals: m.input_of("withdrawals", &crate::memory::Withdrawals::write_of(cfg)),
             over: m.stream_in("over", &bits(cfg.qp_bits())),
             query: m.input("query", cfg.qp_bits()),
@@ -171,6 +179,9 @@ fn completer_elaborates() {
             m.stream_out(&format!("kicks{i}"), kicks);
         }
         m.stream_out("eased", t.eased);
+        if let Some(probe) = t.probe {
+            m.stream_out("probe", probe);
+        }
         m.output("reads_done", &t.reads_done);
         m.output("oldest", &t.oldest);
         m.stream_out("restarts", t.restarts);

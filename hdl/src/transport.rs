@@ -33,22 +33,28 @@
 use crate::completer::{self, completer};
 use crate::config::RnicConfig;
 use crate::context::congestion::{self, congestion, CongestionControl, Gate};
-use crate::context::timer::Departed;
+use crate::context::timer::{Departed, PROBE_BITS};
 use crate::host::event::Report;
 use crate::host::{AhEntry, SrqControl, SrqStatus};
 use crate::loopback::acks::acks;
 use crate::loopback::merge::merge;
+use crate::loopback::nothing;
 use crate::loopback::room::{admit, room, Changes};
 use crate::memory::{drain, memory, withdraw, Done, Operation, Passage, Tables, Withdrawals};
 use crate::neighbour::neighbour;
 use crate::requester::{
-    commit, confirm, fetch, gather, grain, launch, list, pace, payload, schedule, segment, take_turns, Bar,
-    Eased, Freed, Sources,
+    commit, confirm, fetch, fetch_again, gather, grain, launch, list, pace, payload, repair, schedule,
+    segment, sort_data, take_turns, Ask, Bar, Eased, Freed, News, Proof, Repeated, Restart, Sources,
 };
 use crate::responder::{self, responder, RqDoorbell};
 use crate::rx;
 use crate::rx::address::Addresses;
-use crate::rx::peer::{Address, Peers};
+use crate::rx::keep::judge::Start;
+use crate::rx::keep::report::Gap;
+use crate::rx::keep::shelf::Stops;
+use crate::rx::keep::store::CHUNK;
+use crate::rx::keep::{keep, Front};
+use crate::rx::peer::{Address, Life, Peers};
 use crate::stream::{arbiter, breath, fork, half, Beat};
 use crate::tx::arbitrate::{arbitrate, TxSource};
 use crate::tx::build::build;
@@ -56,9 +62,10 @@ use crate::tx::give_way::{give_way, CAME};
 use crate::tx::guard::guard;
 use crate::tx::icrc::append;
 use crate::tx::pause::{pause, FlowControl, PRIORITIES};
+use crate::tx::report::report;
 use crate::types::{
     reads_done_of, AddressVector, Completion, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, Kick, OfQp,
-    Oldest, Pushes, QpBroadcast, QpFault, QpInit, QpPsns, SqDoorbell, SqStart, TableWrite, TxPacket,
+    Oldest, Pushes, QpBroadcast, QpFault, QpInit, QpPsns, SqDoorbell, SqStart, TableWrite,
 };
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::qp_state::RAW_QPN;
@@ -220,6 +227,27 @@ pub fn transport(
     let room = room(m, cfg, loop_changes.clone());
     let (roomy, claims) = (m.wire("roomy", 1), m.wire("claims", 1));
 
+    // Flows of queue pairs begin with them.
+    let (responder_starts, requester_starts) = (control.responder, control.requester);
+    let starting = requester_starts.payload.clone();
+    let mut moves = None;
+    let (responder_starts, requester_starts, flow_starts) = if cfg.selective {
+        let [init, own_init] = both(m, "responder_starts", responder_starts);
+        let [start, own_start] = both(m, "requester_starts", requester_starts);
+        let recovers = own_start.recovers;
+        let own_start = own_start.discard_if(m, recovers);
+        let (moved, moves_of) = m.later("moved", &QpInit::of(cfg));
+        moves = Some(moves_of);
+        let starts = vec![
+            moved.map(Start::of_responses),
+            own_init.map(Start::of_requests),
+            own_start.map(|start| Start::of_responses(&QpInit { qp: start.qp, psn: start.psn })),
+        ];
+        (init, start, Some(arbiter(&m.label("flows"), &|_: &Start| lit(1, 1), starts)))
+    } else {
+        (responder_starts, requester_starts, None)
+    };
+
     // Feedback.
     let (question_r, ask_r) = m.later("requester_question", &crate::memory::Lookup::of());
     let (question_s, ask_s) = m.later("responder_question", &crate::memory::Lookup::of());
@@ -263,7 +291,6 @@ pub fn transport(
     let (answers, operated, changed) = (memory.answers, memory.done, memory.changed);
 
     // Requester.
-    let starting = control.requester.payload.clone();
     let recovers = starting.recovers;
     let [completer_kick, wake] = [completer_kick, wake].map(|kick| kick.map(Kick::plain));
     let kicks_in = vec![control.kick, completer_kick, wake];
@@ -273,12 +300,15 @@ pub fn transport(
     let receives = eased.map(|qp| Eased { qp: *qp, answered: lit(1, 0) });
     let eased = arbiter(m, &|_: &Eased| lit(1, 1), vec![reads_end, receives]);
     let doorbell = half(&m.label("doorbell"), control.doorbell);
+    let (ask, asks) = cfg.selective.then(|| m.later("ask", &Ask::of(cfg))).unzip();
+    let again_returned = m.wire("again_returned", 1);
+    let ask = ask.map(|ask| (ask, again_returned));
     let freed_slot = m.reg_zero("freed_slot", &Freed::of(cfg));
     let scheduled = schedule(
         m,
         cfg,
         broadcast.clone(),
-        control.requester,
+        requester_starts,
         started,
         doorbell,
         resume,
@@ -293,15 +323,48 @@ pub fn transport(
         paused,
         control.pushes,
         freed_slot.clone(),
+        ask,
     );
     let slots = if cfg.push_slots > 0 { vec![scheduled.pushed] } else { vec![] };
-    let (fetched, taken) = fetch(m, cfg, grain(cfg), scheduled.grants, data.wqes, slots);
+    // Reads of what is wanted once more are among the others.
+    let (wqe_data, again_units) = match scheduled.again {
+        Some((grants, kinds)) => {
+            let [due, again] = sort_data(m, kinds, data.wqes);
+            (due, Some(fetch_again(m, cfg, grants, again)))
+        }
+        None => (data.wqes, None),
+    };
+    let (fetched, taken) = fetch(m, cfg, grain(cfg), scheduled.grants, wqe_data, slots);
     m.set_all(&freed_slot, &taken);
     let forgotten = m.wire_of("forgotten", &crate::requester::Released::of());
     let released = m.wire("released", crate::requester::BANKS);
     let listed = list(m, cfg, fetched, forgotten.clone(), released);
     m.drive(&returned, listed.returned);
     let wqes = breath(&m.label("wqes"), cfg.unhurried(), listed.wqes);
+    // What is sent again.
+    let mut repairs = None;
+    let repeats = again_units.zip(asks).map(|(units, asks)| {
+        let repeated = m.wire_of("repeated", &Repeated::of(cfg));
+        let (gap, gaps) = m.later("gap", &Gap::of(cfg));
+        let (proof, proofs) = m.later("proof", &Proof::of(cfg));
+        let (probe, probes) = m.later("probe", &bits(cfg.qp_bits()));
+        let news = News { gaps: gap, proofs: proof, probes: probe };
+        let of = (broadcast.clone(), oldest.clone());
+        let repaired = repair(m, cfg, of, units, news, repeated.clone(), scheduled.asked);
+        asks.connect(repaired.asks);
+        m.drive(&again_returned, repaired.returned);
+        repairs = Some((repeated, gaps, proofs, probes));
+        (repaired.wqes, repaired.restarts)
+    });
+    let (repeats, own_restarts) = repeats.unzip();
+    if !cfg.selective {
+        m.drive(&again_returned, lit(1, 0));
+        m.discard(&again_returned);
+    }
+    let restart = match own_restarts {
+        Some(own) => arbiter(&m.label("restart"), &|_: &Restart| lit(1, 1), vec![restart, own]),
+        None => restart,
+    };
     let segmented = segment(
         m,
         cfg,
@@ -316,11 +379,13 @@ pub fn transport(
         paused,
         control.handles.clone(),
         withdrawals.clone(),
+        repeats,
     );
     // The segmenter waits for the scheduler only, which waits for nobody; yet it need not know it in the same cycle.
     resumes.connect(crate::stream::fifo(&m.label("resume"), 2, segmented.resume));
     m.set_all(&forgotten, &segmented.forgotten);
     m.drive(&another, segmented.another);
+    moves.into_iter().zip(segmented.moved).for_each(|(moves, moved)| moves.connect(moved));
     let gathered = gather(m, cfg, segmented.candidates, listed.stored);
     m.drive(&released, gathered.released);
     let parts = breath(&m.label("parts"), cfg.unhurried(), gathered.parts);
@@ -385,7 +450,8 @@ pub fn transport(
     clears.connect(taker().map(whose));
 
     // Receive.
-    let lives = TableWrite { enable: given.enable, index: given.index, entry: given.entry.peer };
+    let life = Life { peer: given.entry.peer, selective: given.entry.selective };
+    let lives = TableWrite { enable: given.enable, index: given.index, entry: life };
     let peers = Peers { addresses: control.peers, lives };
     let (wire, looped) = match cfg.loopback {
         true => {
@@ -409,12 +475,38 @@ pub fn transport(
     let mut received = rx::buffer::buffer(m, cfg, frame, parsed, verdict, claims);
     m.drive(&roomy, received.roomy);
     received.headers = breath(&m.label("headers"), cfg.unhurried(), received.headers);
+    // What comes too early waits for what is missing.
+    let (received, kept) = match flow_starts {
+        Some(starts) => {
+            let stops = Stops::of_states(m, &broadcast.state);
+            let mtus = TableWrite { enable: given.enable, index: given.index, entry: given.entry.mtu };
+            let front = received.headers.map(|sorted| Front::new(cfg, sorted));
+            let chunks = cfg.keep_bytes / cfg.beat_bytes / CHUNK;
+            let kept = keep(m, cfg, chunks, front, received.frame, mtus, starts, stops, control.tick);
+            let received = rx::buffer::Received { headers: kept.headers, frame: kept.frame, ..received };
+            (received, Some(kept.of))
+        }
+        None => (received, None),
+    };
     let dispatched = rx::dispatch::dispatch(m, cfg, received);
     m.drive(&pressed, dispatched.pressed);
+    // What is missing: of requests it is for the peer, of responses for the requester here.
+    let mut probe_in = None;
+    let reports = kept.zip(dispatched.reports).zip(repairs).map(|((kept, (notices, frames)), repairs)| {
+        let (repeated, gaps, proofs, probes) = repairs;
+        m.set_all(&repeated, &segmented.repeated);
+        probe_in = Some(probes);
+        let is_response = kept.gaps.flow.msb();
+        let [own, of_requests] = split(m, "gaps", is_response, kept.gaps);
+        let reported = rx::report::reported(m, cfg, notices, frames);
+        gaps.connect(arbiter(&m.label("gaps"), &|gap: &Gap| gap.last, vec![reported.gaps, own]));
+        proofs.connect(kept.proofs);
+        report(m, cfg, broadcast.clone(), of_requests)
+    });
 
     // Responder.
     let input = responder::Input {
-        init: control.responder,
+        init: responder_starts,
         shared: control.shared,
         doorbell: control.receive,
         data: data.receives,
@@ -485,6 +577,7 @@ pub fn transport(
         flush,
         late: launched.late,
         tick: control.tick,
+        probe: lit(PROBE_BITS, FIRST_PROBE_US),
         withdrawals,
         over: withdrawn.looks,
         query: control.query,
@@ -496,6 +589,9 @@ pub fn transport(
     kicks.connect(tracked_kicks.next().expect("for room"));
     reads_ends.connect(tracked_kicks.next().expect("for READs"));
     eases.connect(tracked.eased);
+    if let Some((probes, probe)) = probe_in.zip(tracked.probe) {
+        probes.connect(probe);
+    }
     m.set_all(&reads_done, &tracked.reads_done);
     brings.connect(tracked.runs);
     found.connect(tracked.values);
@@ -523,7 +619,7 @@ pub fn transport(
     // Of what loops, acknowledgements wait where they keep nobody waiting; responses have their room.
     let is_ack = answers.loops & responded.acknowledges;
     let offered = answers.valid;
-    let [acks_in, answers] = split(m, is_ack, answers);
+    let [acks_in, answers] = split(m, "answers", is_ack, answers);
     let acks = acks(m, cfg, room.may_answer, acks_in);
     let notices = admit(&m.label("admit_cnps"), cfg, room.may_answer, slowed.packets);
     // Whether the gate is open is no part of the arbiter's choice.
@@ -550,6 +646,15 @@ pub fn transport(
     } else {
         dispatched.questions.accept(1);
     }
+    let report_beats = match reports {
+        Some(TxSource { packet, payload }) => {
+            let admitted = admit(&m.label("admit_reports"), cfg, room.may_answer, packet);
+            sources.push(TxSource { packet: admitted.packets, payload });
+            m.discard(&admitted.passed);
+            admitted.reserves
+        }
+        None => nothing(cfg),
+    };
     let chosen = arbitrate(m, cfg, sources);
     let packet = breath(&m.label("chosen"), cfg.unhurried(), chosen.packet);
     let frame = build(m, cfg, packet, chosen.payload, control.addresses, control.flow.pfc);
@@ -569,6 +674,7 @@ pub fn transport(
             request: request_beats,
             response: responded.reserves,
             small,
+            report: report_beats,
             unspent: responded.unspent,
             left: looped.left,
             raw: looped.raw,
@@ -625,16 +731,27 @@ pub fn transport(
     }
 }
 
-/// Packets in two ways: first those of which `that` is so.
-fn split(m: &Scope, that: Sig, packets: Stream<TxPacket>) -> [Stream<TxPacket>; 2] {
+/// A stream for two takers.
+fn both<T: Bundle + Interface>(m: &Scope, name: &str, stream: Stream<T>) -> [Stream<T>; 2] {
+    let ways = fork(&m.label(name), 2, stream);
+    ways.try_into().unwrap_or_else(|_| unreachable!("two ways"))
+}
+
+/// A stream in two ways: first that of which `that` is so.
+fn split<T: Bundle + Interface>(m: &Scope, name: &str, that: Sig, stream: Stream<T>) -> [Stream<T>; 2] {
     let ways = [("those", that), ("others", !that)];
-    let ways = ways.map(|(name, goes)| Stream::new(m, name, packets.valid & goes, packets.payload.clone()));
-    packets.accept(m.mux(that, &ways[0].ready, &ways[1].ready));
+    let ways = ways.map(|(way, goes)| {
+        Stream::new(m, &format!("{name}_{way}"), stream.valid & goes, stream.payload.clone())
+    });
+    stream.accept(m.mux(that, &ways[0].ready, &ways[1].ready));
     ways
 }
 
 /// Bits of a number of messages that the completer has room for again.
 const FREED: u32 = 3;
+
+/// Microseconds without an acknowledgement until a queue pair with selective retransmission is probed.
+const FIRST_PROBE_US: u32 = 16;
 
 /// Bytes that a stream passes on in this cycle.
 fn bytes_of(wire: &Stream<Beat>) -> Sig {

@@ -6,7 +6,8 @@ use crate::rx::address::gid_bits;
 use crate::rx::peer::{Origin, PEER_BITS};
 use ferrowire_rtl::{bits, clog2, lit, Bundle, Sig};
 use ferrowire_spec::queue::EventKind;
-use ferrowire_spec::wire::Opcode;
+use ferrowire_spec::wire::opcode::Ext;
+use ferrowire_spec::wire::{bth, Opcode};
 
 /// What the parser knows of a frame. Numbers are in host order: bit 0 is the least significant.
 #[derive(Clone, Bundle)]
@@ -31,6 +32,10 @@ pub struct Headers {
     pub dest_qpn: Sig,
     /// BTH acknowledge request.
     pub ack_req: Sig,
+    /// BTH MigReq 0: between queue pairs with selective retransmission, it has been sent before.
+    pub again: Sig,
+    /// The seven bits of the BTH after AckReq: between such queue pairs, the distance of a READ or atomic.
+    pub distance: Sig,
     /// BTH packet sequence number.
     pub psn: Sig,
     /// RETH or AtomicETH virtual address; of an atomic's answer what the memory held before; of a datagram its DETH: the Q_Key in the
@@ -70,6 +75,8 @@ impl Headers {
             becn: bits(1),
             dest_qpn: bits(24),
             ack_req: bits(1),
+            again: bits(1),
+            distance: bits(DISTANCE_BITS),
             psn: bits(24),
             va: bits(64),
             rkey: bits(32),
@@ -85,12 +92,31 @@ impl Headers {
     }
 }
 
+/// Bits of the distance of a READ or atomic from the one before it (`docs/src/selective.md`).
+pub const DISTANCE_BITS: u32 = 7;
+
 /// In the place of a BTH opcode: a frame that is not RoCE, of which the whole is payload. One of those that the standard leaves to manufacturers,
 /// which no packet of ours has (IBTA volume 1, 9.2.1).
 pub const RAW_OPCODE: u8 = 0xe0 | Opcode::RcSendOnly as u8;
 
 /// Likewise, of what [`neighbour`](crate::neighbour) deals with: a frame that asks for an address of the port, and the answer.
 pub const NEIGHBOUR_OPCODE: u8 = RAW_OPCODE | 1;
+
+/// The extension headers of an opcode. What a report tells passes as payload.
+pub const fn extensions_of(opcode: Opcode) -> &'static [Ext] {
+    match opcode {
+        Opcode::RcReport => &[],
+        _ => opcode.extensions(),
+    }
+}
+
+/// Their bytes.
+pub const fn extension_bytes(opcode: Opcode) -> usize {
+    match opcode {
+        Opcode::RcReport => 0,
+        _ => opcode.header_bytes() - bth::BYTES,
+    }
+}
 
 /// Whether one of these stands there. Of no known opcode the highest three bits are set.
 pub fn is_raw(opcode: Sig) -> Sig {
@@ -117,6 +143,10 @@ pub struct TxPacket {
     pub psn: Sig,
     /// A request whose PSN has not been sent before.
     pub fresh: Sig,
+    /// Its BTH has MigReq 0: of a queue pair with selective retransmission, it has been sent before, or answers what has.
+    pub again: Sig,
+    /// The seven bits of the BTH after AckReq: of such a queue pair's READ or atomic and its first answer, the distance.
+    pub distance: Sig,
     /// RETH or AtomicETH virtual address; of an atomic's answer what the memory held before; of a datagram the destination QPN
     /// in the low 24 bits, the address handle in the high 32.
     pub va: Sig,
@@ -152,6 +182,8 @@ impl TxPacket {
             ack_req: bits(1),
             psn: bits(24),
             fresh: bits(1),
+            again: bits(1),
+            distance: bits(DISTANCE_BITS),
             va: bits(64),
             rkey: bits(32),
             dma_length: bits(32),
@@ -359,6 +391,8 @@ pub struct QpAttributes {
     pub max_rd_atomic: Sig,
     /// READs and atomics that it takes at once, at most 16.
     pub max_dest_rd_atomic: Sig,
+    /// It and its peer have agreed on selective retransmission.
+    pub selective: Sig,
     /// Its receives come from a shared queue.
     pub has_srq: Sig,
     /// That one.
@@ -395,6 +429,7 @@ impl QpAttributes {
             min_rnr_timer: bits(5),
             max_rd_atomic: bits(5),
             max_dest_rd_atomic: bits(5),
+            selective: bits(1),
             has_srq: bits(1),
             srqn: bits(cfg.srq_bits()),
         }

@@ -5,7 +5,7 @@
 //!  sent -----> record ----------> track --> entries ----------------> settle --> completions, faults
 //!                                 ^  |  \--> answered --> scatter --> runs ...
 //!                                 |  |  \--> restarts --> segment, kicks --> schedule
-//!  departed --> timer --- expiry -+  |
+//!  departed --> timer --- expiry -+  |             (timer: probes --> whoever sends again)
 //!                 ^-- progress, pause+
 //! ```
 
@@ -23,7 +23,7 @@ pub use track::{track, Counts, Events, Tracked, Written};
 
 use crate::config::RnicConfig;
 use crate::context::congestion::Marked;
-use crate::context::timer::{timer, Departed, Expired, Pause, Progress};
+use crate::context::timer::{timer, Departed, Pause, Progress, Timeout};
 use crate::memory::Withdrawals;
 use crate::requester::{Flush, KeptSge, Restart, Sent};
 use crate::responder::{Outcome, Run};
@@ -64,6 +64,8 @@ pub struct Completer {
     pub credit: Sig,
     /// Answers that met congestion.
     pub marked: Marked,
+    /// QPs to probe, of a card with selective retransmission.
+    pub probe: Option<Stream<Sig>>,
     /// Of the QP that is asked for: the PSN behind the newest packet that was sent.
     pub next_psn: Sig,
     /// Counted events.
@@ -93,6 +95,8 @@ pub struct Input {
     pub late: Sig,
     /// The unit of the timers has passed.
     pub tick: Sig,
+    /// Microseconds without progress until a QP is probed, of [`PROBE_BITS`](crate::context::timer::PROBE_BITS) bits; 0: never.
+    pub probe: Sig,
     /// What was taken back, and is not over.
     pub withdrawals: TableWrite<Withdrawals>,
     /// QPs of which all is over.
@@ -114,6 +118,7 @@ pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         flush,
         late,
         tick,
+        probe,
         withdrawals,
         over,
         query,
@@ -123,8 +128,9 @@ pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     let (pause, pauses) = m.later("pause", &Pause::of(cfg));
     let recorded = record(m, cfg, broadcast.clone(), init, sent, flush, freed.clone(), over, query);
     let given = &broadcast.attributes;
-    let timeouts = TableWrite { enable: given.enable, index: given.index, entry: given.entry.timeout };
-    let expired: Stream<Expired> = timer(m, cfg, tick, timeouts, departed, progress, pause);
+    let timeout = Timeout { code: given.entry.timeout, selective: given.entry.selective };
+    let timeouts = TableWrite { enable: given.enable, index: given.index, entry: timeout };
+    let timers = timer(m, cfg, tick, timeouts, departed, progress, pause, probe);
     let written = Written { pool: recorded.pool, links: recorded.links, front: recorded.front };
     let events = Events {
         reset: recorded.reset,
@@ -133,7 +139,7 @@ pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         failed: breath(&m.label("failed"), cfg.unhurried(), recorded.failed),
         own: breath(&m.label("own"), cfg.unhurried(), recorded.own),
         flush: recorded.flush,
-        expired: breath(&m.label("expired"), cfg.unhurried(), expired),
+        expired: breath(&m.label("expired"), cfg.unhurried(), timers.expired),
     };
     let tracked = track(m, cfg, broadcast.clone(), written, events, withdrawals, late);
     m.set_all(&freed, &tracked.freed);
@@ -164,6 +170,7 @@ pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         recovered: tracked.recovered,
         credit: recorded.credit,
         marked: tracked.marked,
+        probe: timers.probe,
         next_psn: recorded.next_psn,
         counts: Counts { errors, ..tracked.counts },
     }

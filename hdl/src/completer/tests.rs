@@ -17,11 +17,12 @@ mod model;
 mod own;
 mod pauses;
 mod random;
+mod selective;
 mod withdrawn;
 
 use self::model::{Done, Report, Requester};
 use super::{completer, Flush, Headers, Input, QpBroadcast, Restart, RnicConfig, Sent, SqStart};
-use crate::context::timer::Departed;
+use crate::context::timer::{Departed, PROBE_BITS};
 use crate::memory::Withdrawals;
 use crate::requester::{messages, KeptSge};
 use crate::responder::Outcome;
@@ -80,6 +81,7 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
             data: m.stream_in("recalled", &DmaReadData::of(cfg)),
             late: m.input("late", 1),
             tick: m.input("tick", 1),
+            probe: m.input("probe_time", PROBE_BITS),
             withdrawals: m.input_of("withdrawals", &Withdrawals::write_of(cfg)),
             over: m.stream_in("over", &bits(cfg.qp_bits())),
             query: m.input("query", cfg.qp_bits()),
@@ -111,6 +113,9 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
         m.output("marked", &m.delay("marked", &t.marked));
         m.output("counts", &m.delay("counts", &t.counts));
         m.output("next_psn", &t.next_psn);
+        if let Some(probe) = t.probe {
+            m.stream_out("probe", probe);
+        }
     });
     net.unwrap_or_else(|e| panic!("{e}"))
 }
@@ -224,10 +229,10 @@ fn config(outstanding: u32, per_qp: u32) -> RnicConfig {
     }
 }
 
-/// A seed that is odd makes a card with time, another one without.
+/// A seed that is odd makes a card with time, another one without. A card that has selective retransmission treats other queue pairs alike.
 fn bench(seed: u64, stall: f64) -> Bench {
     let beat_bytes = if seed % 2 == 1 { 8 } else { 64 };
-    bench_of(&RnicConfig { beat_bytes, ..config(32, LIMIT.into()) }, seed, stall)
+    bench_of(&RnicConfig { beat_bytes, selective: seed % 4 < 2, ..config(32, LIMIT.into()) }, seed, stall)
 }
 
 impl Bench {

@@ -30,6 +30,13 @@
 //! taken until the QP is in the error state. What ends goes through `settle`,
 //! where it waits for what was placed before.
 //!
+//! **Selective retransmission** (`docs/src/selective.md`): of a QP with it responses come in order, but those that were asked for again have the
+//! opcodes of a request of their own: the PSN alone tells their place. An acknowledgement or NAK for what is after an unanswered READ or
+//! atomic is no implied NAK. It acknowledges what is before that, and waits: one per QP, the one with the newest PSN. When that READ or
+//! atomic ends, or a NAK's own response is the next one, it is worked on in 4 cycles (5 in a narrow card) of the same event, and may have to wait again. A NAK that waits for
+//! the peer to be sent something again is forgotten when the QP goes back. A response that comes early is an implied NAK as before.
+//! Each answer that counts names the QP in `eased`, a NAK too: the QP's window has moved.
+//!
 //! UC and UD have nobody who acknowledges (9.8.1, 9.8.3): what `record` says of a QP with sent messages stands for an acknowledgement
 //! of all that it has sent, and costs as much; what comes from the wire for such a QP is dropped. A send queue that goes on after
 //! an error is flushed first as far as it was told of WQEs, in turns as any other; behind the last of these it starts anew, which
@@ -181,6 +188,8 @@ enum State {
     /// In a card that is not in a hurry: what follows from that is put together.
     Judge,
     Pop,
+    /// The answer that was kept is taken up.
+    Kept,
     Retry,
     Fail,
     Fault,
@@ -200,6 +209,8 @@ struct Row {
     dead: Sig,
     /// In the line of those that are being flushed.
     flushing: Sig,
+    /// An answer waits for what the oldest message has to be answered with.
+    kept: Sig,
     /// Has gone back after a sequence NAK; another says nothing new.
     asked: Sig,
     /// Waits for a peer that is not ready.
@@ -231,6 +242,46 @@ struct Copy {
     pd: Sig,
     mtu: Sig,
     service: Sig,
+    selective: Sig,
+}
+
+/// An answer that waits for a READ or an atomic before it.
+#[derive(Clone, Bundle)]
+struct Kept {
+    psn: Sig,
+    syndrome: Sig,
+}
+
+/// What there is to know of it.
+struct KeptAnswer {
+    psn: Sig,
+    syndrome: Sig,
+    /// Its PSN is not after that of the answer that is looked at.
+    older: Sig,
+    /// It asks for something to be sent again.
+    repeats: Sig,
+}
+
+/// The answers that wait, one a QP, read with the row of the QP that is `chosen`. What is `kept` is so at the end of an event.
+fn kept_answers(
+    m: &Scope,
+    cfg: &RnicConfig,
+    (reads, chosen): (Sig, Sig),
+    kept: (Sig, Sig, Kept),
+) -> KeptAnswer {
+    let (keeps, qp, answer) = kept;
+    let Kept { psn, syndrome } = match cfg.selective {
+        true => {
+            let table = m.mem("kept", cfg.qps, &answer).style(Style::Block).build();
+            table.write(keeps, qp, &answer);
+            table.read(m, reads, chosen, Collision::Never)
+        }
+        false => answer.zeros(),
+    };
+    let kind = syndrome.slice(5, 3);
+    let repeats = kind.eq(1) | (kind.eq(3) & syndrome.trunc(5).eq(0));
+    let older = m.delay("kept_is_older", &!(answer.psn - psn).bit(23));
+    KeptAnswer { psn, syndrome, older, repeats }
 }
 
 /// What happens to QPs.
@@ -365,10 +416,13 @@ pub fn track(
     let recover_psn = m.reg("recover_psn", 24).no_reset();
     m.when(is_init & init.recovers, |m| m.set(&recover_psn, init.psn));
     let by_look = by("look");
+    // An answer that was kept.
+    let by_kept = if cfg.selective { by("kept") } else { lit(1, 0) };
     // In SQD: what is in progress is waited for.
     let (by_drain, stay) = (by("drain"), m.reg("stay", STAY_BITS).no_reset());
     let psn = m.reg("psn", 24).no_reset();
     let origin = m.reg_of("origin", &Origin::of());
+    m.discard(&origin.selective);
     let gid = m.reg("gid", gid_bits()).no_reset();
     let pkey = m.reg("pkey", 16).no_reset();
     let syndrome = m.reg("syndrome", 8).no_reset();
@@ -425,6 +479,7 @@ pub fn track(
         until: bits(16),
         dead: bits(1),
         flushing: bits(1),
+        kept: bits(1),
         asked: bits(1),
         paused: bits(1),
         silent: bits(1),
@@ -457,12 +512,18 @@ pub fn track(
         pd: a.pd,
         mtu: a.mtu,
         service: a.service,
+        selective: a.selective,
     };
     let copy = copy_of(&crate::types::QpAttributes::of(cfg));
     let copies = m.mem("copies", cfg.qps, &copy).style(Style::Block).build();
-    copies.write(given.enable, given.index, &copy_of(&given.entry));
+    let has_agreed = cfg.only(cfg.selective, given.entry.selective);
+    copies.write(given.enable, given.index, &Copy { selective: has_agreed, ..copy_of(&given.entry) });
     // Attributes that are written in the cycle in which they are read count from the next event on.
     let copy = copies.read(m, may_start, chosen, Collision::Old);
+    let selective = cfg.only(cfg.selective, copy.selective);
+    let keeps = m.wire("keeps", 1);
+    let kept_now = (keeps, qp, Kept { psn, syndrome });
+    let kept = kept_answers(m, cfg, (may_start, chosen), kept_now);
     let fronts = m.mem("fronts", cfg.qps, &Front::of(cfg)).style(Style::Block).build();
     fronts.write(written.front.enable, written.front.index, &written.front.entry);
     let front = fronts.read(m, may_start, chosen, Collision::New);
@@ -589,16 +650,18 @@ pub fn track(
     m.when(at_row, |m| m.set(&to_failed, front.failed_index - stored.oldest_index))
         .otherwise_when(pops, |m| m.set(&to_failed, to_failed - 1));
     let local = looked("local", front.failed & to_failed.eq(0));
+    // Of a QP with selective retransmission the PSN alone says which response it is: a part of a READ may have been asked for again,
+    // and its responses have the opcodes of that part.
     // A READ or an atomic ends with its own last answer, and with nothing else. A response is one of its READ's where it comes
     // in turn and in place (IBTA volume 1, 9.7.5.1.3): LAST and ONLY at its end, MIDDLE and LAST not at its beginning. FIRST and ONLY
     // stand where one of the requests for it began; where these were is not kept, so they are taken anywhere.
     let in_turn = looked("in_turn", row.oldest_psn.eq(psn));
     let is_last = looked("is_last", oldest.last_psn.eq(psn));
-    let has_first = looked("has_first", begins | row.first_psn.ne(psn));
+    let has_first = looked("has_first", begins | row.first_psn.ne(psn) | selective);
     let good_syndrome = (!begins & !ends) | kind.eq(0);
     let of_read = looked("of_read", oldest.opcode.eq(SendOpcode::Read.code()));
     let answered = looked("of_reply", oldest.answered);
-    let in_place = m.mux(by_atomic, &!of_read, &(of_read & has_first & ends.eq(is_last)));
+    let in_place = m.mux(by_atomic, &!of_read, &(of_read & has_first & (ends.eq(is_last) | selective)));
     let matches = by_reply & answered & in_turn & in_place & good_syndrome;
     // The lowest bits carry the one that is taken off where the PSN itself does not count.
     let reach = cat(&[inclusive, psn]) + cat(&[lit(1, 1), !oldest.last_psn]);
@@ -622,7 +685,7 @@ pub fn track(
     m.when(pops & !is_silent, |m| m.set(&popped, 1));
     m.when(answers_it, |m| m.set(&placed, 1));
     // Mostly the answer is for the oldest message, and nothing is left to be looked at.
-    let ends_all = by_answer & is_ack & is_last & !front.failed & !is_silent & !row.silent;
+    let ends_all = by_answer & is_ack & is_last & !front.failed & !is_silent & !row.silent & !row.kept;
     let exact = pops & judged("ends_all", ends_all);
     m.drive(&follows, cfg.only(!cfg.unhurried(), exact));
     let settled = at_pop & !acked & (entry_room | !by_reply);
@@ -633,17 +696,26 @@ pub fn track(
     let not_before = m.reg("not_before", 1).no_reset();
     let ended_there = judged("ended_there", is_last);
     m.when(at_row, |m| m.set(&not_before, 1)).otherwise_when(pops, |m| m.set(&not_before, !ended_there));
+    // With selective retransmission the answer waits for that one: it is on its way, or is asked for again alone.
     let beyond = m.mux(inclusive, &not_before, &!in_turn);
     let speaks = counts & !local & by_answer & !placed;
-    let implied = speaks & judged("is_passed_by", !none & answered & beyond);
+    let passes = !none & answered & beyond;
+    let may_wait = selective & !by_reply;
+    let implied = speaks & judged("is_passed_by", passes & !may_wait);
+    let holds = match cfg.selective {
+        true => speaks & judged("is_early", passes & may_wait),
+        false => lit(1, 0),
+    };
+    let passed_by = implied | holds;
+    m.drive(&keeps, holds & (!row.kept | kept.older));
     let good = speaks & judged("is_good", !none & matches);
     let bad = speaks & by_reply & !implied & !good;
-    let advances = m.mux(implied, &popped, &advances);
+    let advances = m.mux(passed_by, &popped, &advances);
     // The failed WQE was acknowledged after all, but the QP is barred.
     let overtaken = counts & judged("is_overtaken", front.failed & to_failed.bit(15));
-    let remote_fails = speaks & judged("is_failure", !by_reply & kind.eq(3) & code.ne(0)) & !implied;
+    let remote_fails = speaks & judged("is_failure", !by_reply & kind.eq(3) & code.ne(0)) & !passed_by;
     // Going back: the row has what the answer acknowledged by then.
-    let is_nak = speaks & !is_ack & !remote_fails & !implied;
+    let is_nak = speaks & !is_ack & !remote_fails & !passed_by;
     let naks = is_nak | implied;
     let nak_counts = naks & !row.paused & ((is_rnr & !implied) | !row.asked | advances);
     // A time-out that waited its turn while a pause began means nothing, nor does the end of a former life's pause.
@@ -669,7 +741,7 @@ pub fn track(
     let rnr_spent = rnr_retry.ne(7) & row.rnr_tries.ge(rnr_retry);
     let spent = m.mux(rnr, &rnr_spent, &row.tries.ge(retry_cnt)) & !by_pause;
     let exhausted = at_retry & spent;
-    let restart = Stream::new(m, "restart", at_retry & !spent, Restart { qp, hold: rnr });
+    let restart = Stream::new(m, "restart", at_retry & !spent, Restart { qp, hold: rnr, mild: lit(1, 0) });
     m.drive(&restart_room, restart.ready);
     let goes_back = restart.fire();
 
@@ -788,7 +860,8 @@ pub fn track(
     m.drive(&kick_room, kick.ready);
     let kicks = fifo(&m.label("kick"), 4, kick);
     // Behind what `oldest` tells of it.
-    let eased = Stream::new(m, "eases", ends_answer & !ignored & (row.bounded | by_look), qp);
+    let ends_wait = ends_answer & !ignored & (row.bounded | by_look | selective);
+    let eased = Stream::new(m, "eases", ends_wait | (at_retry & by_answer & selective), qp);
     m.drive(&eased_room, eased.ready);
     let eased = fifo(&m.label("eased"), 4, eased);
     // Where frames loop, the segmenter may wait for room that comes free as answers are taken here: no answer may wait for it. A QP has two restarts at most, by an
@@ -802,8 +875,9 @@ pub fn track(
     let acknowledges = exact | (ends_answer & by_answer & !ignored & advances & !bad & !implied);
     let progress = Progress {
         qp,
-        idle: begins_anew | (!at_retry & resume.eq(front.next_psn) & !sent_meanwhile & !sends_now),
+        idle: begins_anew | (!at_retry & resume.eq(front.next_psn) & !sent_meanwhile & !sends_now & !holds),
         stop: begins_anew,
+        selective,
     };
     let asks_again = goes_back & by_answer & !rnr;
     let progress = Stream::new(m, "progress", acknowledges | asks_again | begins_anew, progress);
@@ -823,7 +897,7 @@ pub fn track(
     });
     let heard = (counts & by_answer & !bad) | exact;
     m.when(heard, |m| {
-        m.when(!implied, |m| m.set(&next.oldest_psn, resume));
+        m.when(!passed_by, |m| m.set(&next.oldest_psn, resume));
         m.when(advances, |m| {
             m.set(&next.asked, 0);
             m.set(&next.tries, 0);
@@ -832,7 +906,7 @@ pub fn track(
     });
     // Credits: a message takes one, and an answer tells anew how many there are.
     m.when(pops & !is_silent & row.credits.any(), |m| m.set(&next.credits, row.credits - 1));
-    m.when(grants & ((counts & by_answer & !bad & !implied) | exact), |m| {
+    m.when(grants & ((counts & by_answer & !bad & !passed_by) | exact), |m| {
         let most = cfg.outstanding_per_qp;
         let codes: Vec<Sig> = (0..32)
             .map(|code| lit(credit_bits(cfg), credits_of(code).map_or(most, |n| u32::from(n).min(most))))
@@ -848,7 +922,10 @@ pub fn track(
         })
         .otherwise_when(!by_pause, |m| m.set(&next.tries, row.tries + 1));
         m.set(&next.asked, by_answer & !rnr);
+        // What is sent again is answered again.
+        m.when(kept.repeats, |m| m.set(&next.kept, 0));
     });
+    m.when(keeps, |m| m.set(&next.kept, 1));
     // Until the list has been empty.
     m.when(settled, |m| m.set(&next.silent, !none & (row.silent | by_look)));
     m.assert(!(at_enlist & by_recover) | in_error, "only a queue in error goes on");
@@ -941,6 +1018,25 @@ pub fn track(
             .otherwise_when(by_reset, |m| m.set(&state, State::Free));
     });
     m.when(starts, |m| m.set(&state, State::Row));
+    // What an answer waited for has come: the answer is an event of its own, for which the row is in its register already.
+    if cfg.selective {
+        let comes_up = judged("comes_up", resume.eq(kept.psn));
+        let taken_up = ends_answer & row.kept & (placed | (good & comes_up));
+        m.when(taken_up, |m| m.set(&state, State::Kept));
+        m.when(may_start, |m| m.set(&by_kept, 0));
+        m.when(state.is(State::Kept), |m| {
+            m.set(&by_kept, 1);
+            m.set(&by_reply, 0);
+            m.set(&by_atomic, 0);
+            m.set(&psn, kept.psn);
+            m.set(&syndrome, kept.syndrome);
+            m.set(&grants, kept.syndrome.slice(5, 3).eq(0));
+            m.set(&met_congestion, 0);
+            m.set(&same, 1);
+            m.set(&next.kept, 0);
+            m.set(&state, State::Row);
+        });
+    }
 
     // Each WQE that ends is told at once, too, before the host sees its completion and uses its place again: a doorbell for it is no overrun.
     let oldest_write = TableWrite {
@@ -961,7 +1057,7 @@ pub fn track(
     let freed = Freed { valid: pops | frees, place: row.head };
     let by_code = |n: u32| remote_fails & code.eq(n);
     let counts = Counts {
-        dropped: Dropped { valid: unknown | (settled & by_answer & !by_own & ignored), reason },
+        dropped: Dropped { valid: unknown | (settled & by_answer & !by_own & !by_kept & ignored), reason },
         sequence_naks: is_nak & !is_rnr,
         implied_naks: implied,
         rnr_naks: is_nak & is_rnr,

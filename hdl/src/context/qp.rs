@@ -227,6 +227,7 @@ struct Given {
     min_rnr_timer: Sig,
     max_rd_atomic: Sig,
     max_dest_rd_atomic: Sig,
+    selective: Sig,
 }
 
 impl Given {
@@ -246,6 +247,7 @@ impl Given {
             min_rnr_timer: a.min_rnr_timer,
             max_rd_atomic: a.max_rd_atomic,
             max_dest_rd_atomic: a.max_dest_rd_atomic,
+            selective: a.selective,
         }
     }
 }
@@ -281,6 +283,7 @@ fn joined(made: &Made, given: &Given) -> QpAttributes {
         min_rnr_timer: given.min_rnr_timer,
         max_rd_atomic: given.max_rd_atomic,
         max_dest_rd_atomic: given.max_dest_rd_atomic,
+        selective: given.selective,
     }
 }
 

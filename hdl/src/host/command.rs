@@ -249,6 +249,7 @@ fn attributes_of(cfg: &RnicConfig, a: &QpAttributes) -> QpAttributes {
         priority: cfg.only(cfg.vlan, a.priority),
         loops: cfg.only(cfg.loopback, a.loops),
         qkey: cfg.only(cfg.ud, a.qkey),
+        selective: cfg.only(cfg.selective, a.selective),
         has_srq: cfg.only(cfg.has_srqs(), a.has_srq),
         srqn: cfg.only(cfg.has_srqs(), a.srqn),
         ..a.clone()
@@ -642,7 +643,8 @@ pub fn command(
             modify(&MAX_DEST_RD_ATOMIC).gt(most),
             Attribute::MaxDestRdAtomic,
         );
-        range(AttributeBit::Selective, modify(&SELECTIVE), Attribute::Selective);
+        let refuses = lit(1, u32::from(!cfg.selective));
+        range(AttributeBit::Selective, modify(&SELECTIVE) & refuses, Attribute::Selective);
     }
     let av = |f: &Field| get(&set_av::LAYOUT, f);
     {
@@ -786,6 +788,7 @@ pub fn command(
             .then(modify(&modify_qp::MAX_RD_ATOMIC).trunc(5), old.max_rd_atomic),
         max_dest_rd_atomic: given(AttributeBit::MaxDestRdAtomic)
             .then(modify(&modify_qp::MAX_DEST_RD_ATOMIC).trunc(5), old.max_dest_rd_atomic),
+        selective: given(AttributeBit::Selective).then(modify(&modify_qp::SELECTIVE), old.selective),
         ..old.clone()
     };
     let changed = attributes_of(cfg, &changed);

@@ -338,6 +338,7 @@ impl Map {
             ("neighbour_responder", cfg.neighbour_responder.into()),
             ("wqe_push", (cfg.push_slots > 0).into()),
             ("loopback", cfg.loopback.into()),
+            ("selective", cfg.selective.into()),
         ];
         self.constant(&BLOCK, &FEATURES, &services);
     }

@@ -33,7 +33,7 @@ pub mod room;
 
 use crate::config::RnicConfig;
 use ferrowire_rtl::{clog2, lit, Sig};
-use ferrowire_spec::wire::{atomic_eth, bth, eth, icrc, ipv6, udp, vlan};
+use ferrowire_spec::wire::{atomic_eth, bth, eth, icrc, ipv6, report, udp, vlan};
 
 /// Bytes round the payload of the longest packet, its pad included.
 const AROUND: u32 =
@@ -63,6 +63,11 @@ pub fn reserved(cfg: &RnicConfig, payload_bytes: Sig) -> Sig {
 /// Beats reserved for a packet without payload.
 pub fn smallest(cfg: &RnicConfig) -> u32 {
     AROUND.div_ceil(cfg.beat_bytes)
+}
+
+/// Beats reserved for a report of selective retransmission.
+pub fn small_report(cfg: &RnicConfig) -> u32 {
+    (AROUND + report::BYTES as u32).div_ceil(cfg.beat_bytes)
 }
 
 /// Beats reserved for the largest packet.

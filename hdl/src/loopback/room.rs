@@ -12,7 +12,7 @@
 //!
 //! **Latency:** gates 0. **Reset:** the ring is free. **Bad input:** more returned than reserved fails an assertion.
 
-use super::{beat_bits, beats, largest, nothing, reserved, smallest};
+use super::{beat_bits, beats, largest, nothing, reserved, small_report, smallest};
 use crate::config::RnicConfig;
 use crate::types::TxPacket;
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Scope, Sig, Stream};
@@ -42,6 +42,8 @@ pub struct Changes {
     pub response: Sig,
     /// A CNP that passed in the cycle before, an acknowledgement that passes.
     pub small: [Sig; 2],
+    /// Beats of the report that passed in the cycle before.
+    pub report: Sig,
     /// A response that will not come.
     pub unspent: Sig,
     /// A frame has left the ring.
@@ -58,6 +60,7 @@ impl Changes {
             request: beats,
             response: beats,
             small: [bits(1); 2],
+            report: beats,
             unspent: beats,
             left: Returned::of(cfg),
             raw: beats,
@@ -88,10 +91,11 @@ pub fn room(m: &Scope, cfg: &RnicConfig, changes: Changes) -> Room {
     let requests = m.reg("requests", width).reset(half);
     m.set(&requests, requests - changes.request + changes.raw + only(left.request, left.beats));
     let answers = m.reg("answers", width).reset(half);
-    m.set(&answers, answers - response - small + unspent + only(!left.request, left.beats));
+    m.set(&answers, answers - response - small - changes.report + unspent + only(!left.request, left.beats));
     m.assert(requests.le(half) & answers.le(half), "no more comes back to the loop's ring than was reserved");
     // Small ones may pass for three cycles more.
-    let least = largest(cfg) + 6 * smallest(cfg);
+    let reports = if cfg.selective { 2 * small_report(cfg) } else { 0 };
+    let least = largest(cfg) + 6 * smallest(cfg) + reports;
     Room {
         may_request: m.delay("may_request", &requests.ge(largest(cfg))),
         may_answer: m.delay("may_answer", &answers.ge(least)),
@@ -154,7 +158,8 @@ mod tests {
             let netlist = build("bench", |m| {
                 let mut changes = m.input_of("changes", &Changes::of(&cfg));
                 let given = m.wire_of("given", &Changes::of(&cfg));
-                m.discard(&(changes.request, changes.small[0]));
+                m.discard(&(changes.request, changes.small[0], changes.report));
+                changes.report = nothing(&cfg);
                 let room = room(m, &cfg, given.clone());
                 let packets = |name: &str| m.stream_in(name, &TxPacket::of(&cfg));
                 let requests = admit(&m.label("requests"), &cfg, room.may_request, packets("request"));

@@ -535,6 +535,8 @@ pub fn commit(
         ack_req: packet.ack_req,
         psn: packet.psn,
         fresh: packet.fresh,
+        again: packet.again,
+        distance: packet.distance,
         va: packet.remote_va,
         rkey: packet.rkey,
         dma_length: packet.length,

@@ -8,8 +8,8 @@
 
 use crate::config::RnicConfig;
 use crate::requester::push::{Freed, SlotWrite};
-use crate::requester::schedule::{wqe_places, Grant, MAX_STRIDE};
-use crate::stream::deep_fifo;
+use crate::requester::schedule::{wqe_places, Grant, Tag, AGAIN_PLACES, MAX_STRIDE};
+use crate::stream::{deep_fifo, fifo};
 use crate::types::DmaReadData;
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::send_wqe::SGES_PER_UNIT;
@@ -44,6 +44,10 @@ pub struct Fetched {
     /// Not a WQE: the QP starts, and everything of its former life has come by. It waits for nobody's data: those that come
     /// while it is on offer are seen in `piece` and `error`, which mean nothing.
     pub start: Sig,
+    /// As in its grant.
+    pub tag: Tag,
+    /// It is the last WQE of its grant.
+    pub last: Sig,
 }
 
 impl Fetched {
@@ -57,6 +61,8 @@ impl Fetched {
             ends: bits(1),
             error: bits(1),
             start: bits(1),
+            tag: Tag::of(),
+            last: bits(1),
         }
     }
 }
@@ -64,6 +70,33 @@ impl Fetched {
 /// Bits of a piece's number in its WQE.
 fn part_bits(grain: u32) -> u32 {
     MAX_STRIDE + (UNIT / grain).trailing_zeros()
+}
+
+/// What reads of WQEs bring, in two ways, by which each of them is for: first those that are due, then those that are wanted once more.
+#[module]
+pub fn sort_data(m: &Scope, kinds: Stream<Sig>, data: Stream<DmaReadData>) -> [Stream<DmaReadData>; 2] {
+    let ways = [("due", !*kinds), ("again", *kinds)];
+    let ways =
+        ways.map(|(name, goes)| Stream::new(m, name, data.valid & kinds.valid & goes, data.payload.clone()));
+    data.accept(kinds.valid & m.mux(*kinds, &ways[1].ready, &ways[0].ready));
+    kinds.accept(data.fire() & data.last);
+    ways
+}
+
+/// Pairs grants of WQEs that are wanted once more with what their reads bring, unit by unit.
+#[module]
+pub fn fetch_again(
+    m: &Scope,
+    cfg: &RnicConfig,
+    grants: Stream<Grant>,
+    data: Stream<DmaReadData>,
+) -> Stream<Fetched> {
+    m.discard(&data.payload);
+    let data = match UNIT / cfg.beat_bytes {
+        1 => fifo(&m.label("wqe"), AGAIN_PLACES, data),
+        beats => deep_fifo(&m.label("wqe"), AGAIN_PLACES * beats, data),
+    };
+    pair(m, cfg, UNIT, grants, data, vec![]).0
 }
 
 /// Pairs grants with what their reads bring, in pieces of `grain` bytes: a beat or more. `pushed`: words of WQEs that are not read, where there are such; the second
@@ -79,6 +112,18 @@ pub fn fetch(
 ) -> (Stream<Fetched>, Freed) {
     m.discard(&data.payload);
     let data = deep_fifo(&m.label("wqe"), wqe_places(cfg) * (UNIT / cfg.beat_bytes), data);
+    pair(m, cfg, grain, grants, data, pushed)
+}
+
+/// The same, with the data at hand.
+fn pair(
+    m: &Scope,
+    cfg: &RnicConfig,
+    grain: u32,
+    grants: Stream<Grant>,
+    data: Stream<DmaReadData>,
+    pushed: Vec<SlotWrite>,
+) -> (Stream<Fetched>, Freed) {
     let beats = grain / cfg.beat_bytes;
     let (piece, error, whole) = match beats {
         1 => (data.data, data.error, lit(1, 1)),
@@ -133,8 +178,11 @@ pub fn fetch(
     };
     let error = error & !in_slot;
     let valid = grants.valid & (start | in_slot | (data.valid & whole));
-    let out = Stream::new(m, "out", valid, Fetched { qp: grants.qp, index, piece, part, ends, error, start });
-    let last = start | (ends & (done + 1).eq(grants.count));
+    let last_one = (done + 1).eq(grants.count);
+    let last = start | (ends & last_one);
+    let (tag, last_one) = (grants.tag.clone(), cfg.only(cfg.selective, last_one));
+    let item = Fetched { qp: grants.qp, index, piece, part, ends, error, start, tag, last: last_one };
+    let out = Stream::new(m, "out", valid, item);
     data.accept(grants.valid & !start & !in_slot & (out.ready | !whole));
     grants.accept(out.fire() & last);
     m.when(out.fire() & !start, |m| m.set(&part, m.mux(ends, &lit(part_bits, 0), &(part + 1))));

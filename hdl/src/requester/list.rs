@@ -28,9 +28,9 @@ mod by_sge;
 use crate::config::RnicConfig;
 use crate::fields::field;
 use crate::requester::fetch::{grain, Fetched, UNIT};
-use crate::requester::schedule::MAX_STRIDE;
+use crate::requester::schedule::{Tag, CONTEXT_BITS, MAX_STRIDE};
 use crate::stream::fifo;
-use crate::types::TableWrite;
+use crate::types::{TableWrite, DISTANCE_BITS};
 use by_sge::list_by_sge;
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::send_wqe::{self, sges};
@@ -48,7 +48,47 @@ pub(crate) const BANKS: u32 = 4;
 pub(super) const UNITS: u32 = 4;
 
 /// Bits of the sum of all lengths.
-const TOTAL_BITS: u32 = 36;
+pub(super) const TOTAL_BITS: u32 = 36;
+
+/// A packet of a WQE that is to be sent again.
+#[derive(Clone, Bundle)]
+pub struct Repeat {
+    /// There is one; otherwise the WQE is due.
+    pub valid: Sig,
+    /// It is the oldest packet that is not acknowledged, and nobody has asked for it.
+    pub probe: Sig,
+    /// Of a READ, one packet of its answer is asked for.
+    pub part: Sig,
+    /// It is the first of this WQE.
+    pub first: Sig,
+    /// Another one of the same WQE follows.
+    pub more: Sig,
+    /// Its PSN.
+    pub psn: Sig,
+    /// How far into the message it begins.
+    pub offset: Sig,
+    /// The context of [`again`](super::again) that wants it.
+    pub context: Sig,
+    /// Its distance, if it is a READ or atomic.
+    pub distance: Sig,
+}
+
+impl Repeat {
+    /// The shape.
+    pub fn of() -> Self {
+        Repeat {
+            valid: bits(1),
+            probe: bits(1),
+            part: bits(1),
+            first: bits(1),
+            more: bits(1),
+            psn: bits(24),
+            offset: bits(32),
+            context: bits(CONTEXT_BITS),
+            distance: bits(DISTANCE_BITS),
+        }
+    }
+}
 
 /// A whole WQE.
 #[derive(Clone, Bundle)]
@@ -71,6 +111,12 @@ pub struct Wqe {
     pub error: Sig,
     /// Not a WQE: the QP starts, and everything of its former life has come by.
     pub start: Sig,
+    /// As in its grant.
+    pub tag: Tag,
+    /// It is the last of that.
+    pub last: Sig,
+    /// A packet of it that is to be sent again.
+    pub repeat: Repeat,
 }
 
 impl Wqe {
@@ -86,6 +132,9 @@ impl Wqe {
             bank: bits(2),
             error: bits(1),
             start: bits(1),
+            tag: Tag::of(),
+            last: bits(1),
+            repeat: Repeat::of(),
         }
     }
 }
@@ -133,6 +182,8 @@ struct Head {
     qp: Sig,
     index: Sig,
     unit: Sig,
+    tag: Tag,
+    last: Sig,
 }
 
 /// A unit on its way through the sum.
@@ -270,7 +321,13 @@ fn list_by_unit(m: &Scope, units: Stream<Fetched>, forgotten: Released, released
     let whole = fifo(&m.label("whole"), BANKS, whole);
 
     // Their first units.
-    let heads = Head { qp: units.qp, index: units.index, unit: units.piece };
+    let heads = Head {
+        qp: units.qp,
+        index: units.index,
+        unit: units.piece,
+        tag: units.tag.clone(),
+        last: units.last,
+    };
     let store = m.mem("heads", BANKS, &heads).style(Style::Distributed).build();
     store.write(begins, first_free, &heads);
     let kept = store.read_now(whole.bank);
@@ -291,6 +348,9 @@ fn list_by_unit(m: &Scope, units: Stream<Fetched>, forgotten: Released, released
         bank: lit(2, 0),
         error: units.error & !units.start,
         start: units.start,
+        tag: m.mux(units.start, &Tag::none(), &units.tag),
+        last: units.last & !units.start,
+        repeat: Repeat::of().zeros(),
     };
     let gathered = Wqe {
         qp: kept.qp,
@@ -302,6 +362,9 @@ fn list_by_unit(m: &Scope, units: Stream<Fetched>, forgotten: Released, released
         bank: whole.bank,
         error: whole.error,
         start: lit(1, 0),
+        tag: kept.tag,
+        last: kept.last,
+        repeat: Repeat::of().zeros(),
     };
     let wqe = m.mux(whole.valid, &gathered, &alone);
     let wqes = Stream::new(m, "wqe", whole.valid | passes, wqe);
@@ -315,12 +378,12 @@ fn list_by_unit(m: &Scope, units: Stream<Fetched>, forgotten: Released, released
 }
 
 /// SGEs that a slot has room for, and a message may have.
-fn sge_room(units: u32) -> u32 {
+pub(super) fn sge_room(units: u32) -> u32 {
     (4 * units - 3).min(MAX_SGES)
 }
 
 /// Bytes of inline data, likewise.
-fn inline_room(units: u32) -> u32 {
+pub(super) fn inline_room(units: u32) -> u32 {
     (64 * units - send_wqe::INLINE_AT as u32).min(MAX_INLINE)
 }
 

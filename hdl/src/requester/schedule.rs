@@ -63,6 +63,70 @@ use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface,
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::wire::opcode::Service;
 
+/// WQEs that were sent before, of which packets are to be sent again ([`again`](super::again)).
+#[derive(Clone, Bundle)]
+pub struct Tag {
+    /// They are such ones.
+    pub again: Sig,
+    /// Of the only one, the oldest packet.
+    pub probe: Sig,
+    /// Otherwise what a context of `again` wants.
+    pub context: Sig,
+}
+
+/// Bits of the number of a context of `again`.
+pub const CONTEXT_BITS: u32 = 3;
+
+impl Tag {
+    /// The shape.
+    pub fn of() -> Self {
+        Tag { again: bits(1), probe: bits(1), context: bits(CONTEXT_BITS) }
+    }
+
+    /// That of others.
+    pub fn none() -> Self {
+        Self::of().zeros()
+    }
+}
+
+/// WQEs are wanted once more.
+#[derive(Clone, Bundle)]
+pub struct Ask {
+    /// Whose.
+    pub qp: Sig,
+    /// From the completer's oldest on, or from `index` on.
+    pub oldest: Sig,
+    /// See `oldest`.
+    pub index: Sig,
+    /// What for; with `probe`, one only.
+    pub tag: Tag,
+}
+
+impl Ask {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Ask { qp: bits(cfg.qp_bits()), oldest: bits(1), index: bits(16), tag: Tag::of() }
+    }
+}
+
+/// What becomes of an [`Ask`]: told as its grant is made.
+#[derive(Clone, Bundle)]
+pub struct Asked {
+    /// In this cycle.
+    pub valid: Sig,
+    /// Its tag.
+    pub tag: Tag,
+    /// No WQE comes: there is none, or the queue pair does not send.
+    pub none: Sig,
+}
+
+impl Asked {
+    /// The shape.
+    pub fn of() -> Self {
+        Asked { valid: bits(1), tag: Tag::of(), none: bits(1) }
+    }
+}
+
 /// WQEs that are on their way.
 #[derive(Clone, Bundle)]
 pub struct Grant {
@@ -80,6 +144,8 @@ pub struct Grant {
     pub pushed: Sig,
     /// Into which slot.
     pub slot: Sig,
+    /// They are looked at for what is to be sent again.
+    pub tag: Tag,
 }
 
 impl Grant {
@@ -93,6 +159,7 @@ impl Grant {
             start: bits(1),
             pushed: bits(1),
             slot: bits(cfg.push_bits()),
+            tag: Tag::of(),
         }
     }
 }
@@ -188,6 +255,10 @@ pub struct Scheduled {
     pub overruns: Stream<Sig>,
     /// Words of pushed WQEs.
     pub pushed: SlotWrite,
+    /// What becomes of what is asked for once more.
+    pub asked: Asked,
+    /// With selective retransmission: grants of such WQEs, and of each read in order whether it is for one of these.
+    pub again: Option<(Stream<Grant>, Stream<Sig>)>,
 }
 
 /// Whether a QP that sends keeps others from it.
@@ -220,6 +291,8 @@ enum State {
     /// Where there is time: what has been read goes to registers.
     Look,
     Row,
+    /// Of WQEs that are wanted once more: where they are, and how many.
+    Again,
     Grant,
 }
 
@@ -291,6 +364,14 @@ fn count(
     Count { all, pending: pending.trunc(bits), narrow: within(room), room: room.trunc(bits), piece }
 }
 
+/// A grant of WQEs that are wanted once more.
+struct OnceMore {
+    any: Sig,
+    less: Sig,
+    address: Sig,
+    index: Sig,
+}
+
 /// What a QP waits for.
 #[derive(Clone, Bundle)]
 struct Parked {
@@ -342,6 +423,9 @@ fn batch_units(cfg: &RnicConfig) -> u32 {
     cfg.fetch_batch.max(1 << MAX_STRIDE)
 }
 
+/// Places for units of WQEs that are wanted once more.
+pub const AGAIN_PLACES: u32 = 32;
+
 /// Places for units of WQEs on the card, all QPs together: eight batches may be under way.
 pub fn wqe_places(cfg: &RnicConfig) -> u32 {
     (8 * cfg.fetch_batch).max(2 * batch_units(cfg))
@@ -351,7 +435,8 @@ pub fn wqe_places(cfg: &RnicConfig) -> u32 {
 /// `plenty`: there are places at the completer beside those for the first message of each QP; `started` pulses when the start on offer has
 /// arrived at the completer; `another` pulses behind the arrival of WQEs at the segmenter that are not of the QP of those before; `eased`: who
 /// may have waited, each behind what `reads_done` or `oldest` tells of that; `gate` tells who is held back, and behind it comes a kick;
-/// `paused`: the priorities that stand still; `pushes`: WQEs that need not be read, `freed`: slots of these that were taken.
+/// `paused`: the priorities that stand still; `pushes`: WQEs that need not be read, `freed`: slots of these that were taken; `asks`: WQEs that are wanted once more, and when a
+/// place of theirs is free again.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn schedule(
@@ -373,6 +458,7 @@ pub fn schedule(
     paused: Sig,
     pushes: Pushes,
     freed: Freed,
+    asks: Option<(Stream<Ask>, Sig)>,
 ) -> Scheduled {
     let qp_bits = cfg.qp_bits();
     let state = m.fsm("state", State::Sweep);
@@ -390,7 +476,13 @@ pub fn schedule(
     // Who waits for answers or for receives of its peer, and has heard of some.
     let woken = m.reg("woken", 1).reset(0);
     let woken_qp = m.reg("woken_qp", qp_bits).no_reset();
-    let any_event = reset.valid | offered | doorbell.valid | resume.valid | kick.valid | woken;
+    let may_again = m.wire("may_again", 1);
+    let (asks, ask, returned_again) = match asks {
+        Some((stream, returned)) => (Some(stream.clone()), stream.payload, returned),
+        None => (None, Ask::of(cfg).zeros(), lit(1, 0)),
+    };
+    let asks_now = asks.as_ref().map_or(lit(1, 0), |asks| asks.valid & may_again);
+    let any_event = reset.valid | offered | doorbell.valid | resume.valid | kick.valid | woken | asks_now;
     // Events first, but behind each of them it is the line's turn.
     let lines_turn = m.reg("lines_turn", 1).reset(0);
     let is_grant = idle & (!any_event | lines_turn) & line.valid & may_grant;
@@ -403,8 +495,16 @@ pub fn schedule(
     let kicks_turn = m.reg("kicks_turn", 1).reset(0);
     let kicks = kick.valid | woken;
     let kick_first = kicks & (kicks_turn | !doorbell.valid);
-    let is_doorbell = takes & !resume.valid & doorbell.valid & !kick_first;
-    let is_kick = takes & !resume.valid & kick_first;
+    // What is asked for once more has its turn behind one of the others.
+    let asks_turn = m.reg("asks_turn", 1).reset(0);
+    let is_again = takes & !resume.valid & asks_now & (asks_turn | !(doorbell.valid | kicks));
+    let is_doorbell = takes & !resume.valid & doorbell.valid & !kick_first & !is_again;
+    let is_kick = takes & !resume.valid & kick_first & !is_again;
+    m.when(is_again, |m| m.set(&asks_turn, 0))
+        .otherwise_when(is_doorbell | is_kick, |m| m.set(&asks_turn, 1));
+    if let Some(asks) = asks {
+        asks.accept(is_again);
+    }
     // Nor do those who are woken, however many.
     let after_woken = m.reg("after_woken", 1).reset(0);
     let by_woken = (woken & !(after_woken & kick.valid)).named("by_woken");
@@ -423,13 +523,14 @@ pub fn schedule(
     for (yes, qp) in [
         (is_kick, m.mux(by_woken, &woken_qp, &kick.qp)),
         (is_doorbell, doorbell.qp),
+        (is_again, ask.qp),
         (is_resume, resume.qp),
         (is_start, start.qp),
         (is_reset, reset.payload),
     ] {
         chosen = m.mux(yes, &qp, &chosen);
     }
-    let starts = is_reset | is_start | is_resume | is_doorbell | is_kick | is_grant;
+    let starts = is_reset | is_start | is_resume | is_doorbell | is_kick | is_grant | is_again;
     let qp = m.reg("qp", qp_bits).reset(0);
     let index = m.reg("index", 16).no_reset();
     let hold = m.reg("hold", 1).no_reset();
@@ -440,6 +541,12 @@ pub fn schedule(
     let (drained, stay) = (m.reg("drained", 1).no_reset(), m.reg("stay", STAY_BITS).no_reset());
     let kind = |name: &str| m.reg(&format!("kind_{name}"), 1).reset(0);
     let (kind_clear, kind_start, kind_resume) = (kind("clear"), kind("start"), kind("resume"));
+    let kind_again = kind("again");
+    let asked = m.reg_of("asked", &ask);
+    m.discard(&asked.qp);
+    if !cfg.selective {
+        m.discard(&(asked.oldest, asked.index));
+    }
     let (kind_doorbell, kind_kick, kind_grant) = (kind("doorbell"), kind("kick"), kind("grant"));
     // The event is a doorbell, the line was empty when it came, and a grant had room.
     let at_once = m.reg("at_once", 1).reset(0);
@@ -460,6 +567,8 @@ pub fn schedule(
         m.set(&kind_doorbell, is_doorbell);
         m.set(&at_once, is_doorbell & !line.valid & may_grant);
         m.set(&kind_kick, is_kick);
+        m.set(&kind_again, is_again);
+        m.set_all(&asked, &ask);
         m.set(&kind_grant, is_grant);
         m.set(&lines_turn, !is_grant);
         m.set(&state, if cfg.unhurried() { State::Look } else { State::Row });
@@ -485,7 +594,8 @@ pub fn schedule(
     copies.write(given.enable, given.index, &attributes);
     let copy = cfg.looked(m, "copy", copies.read(m, starts, chosen, Collision::New));
     m.discard(&copy);
-    let Given { queue, bounds, batch, priority } = copy;
+    let Given { queue, bounds, batch: given_batch, priority } = copy;
+    let batch = given_batch;
     // These may change while the QP is looked at.
     let looked_at = (starts, chosen, qp);
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Block).build();
@@ -573,6 +683,25 @@ pub fn schedule(
     let refused = (overfills | m.delay("steps_back", &steps_back(index, row.producer))).named("refused");
     let dies = m.delay("dies", &qp_state.ne(QpState::Err.code()));
     m.when(at_row, |m| m.set(&state, State::Grant));
+    let once_more = cfg.selective.then(|| {
+        m.when(at_row & kind_again, |m| m.set(&state, State::Again));
+        m.when(state.is(State::Again), |m| m.set(&state, State::Grant));
+        let first = m.delay("again_from", &m.mux(asked.oldest, &oldest_index, &asked.index));
+        let runs = m.delay("again_runs", &(qp_state.eq(QpState::Rts.code()) | drains));
+        let left = row.high - first;
+        let rest = queue.rest(&bounds, first);
+        let piece = (rest & !given_batch).any().then(given_batch, rest & given_batch);
+        let pending = left - 1;
+        let few = !(pending >> 6).any() & pending.trunc(6).le(piece);
+        let less = few.then(pending.trunc(6), piece) & (!asked.tag.probe).repeat(6);
+        let to = cfg.bus(queue.base + queue.bytes_to(&bounds, first));
+        OnceMore {
+            any: m.delay("again_any", &(left.any() & !left.bit(15) & runs)),
+            less: m.delay("again_less", &less),
+            address: m.delay("again_address", &to),
+            index: m.delay("again_index", &first),
+        }
+    });
 
     // The grant's cycle. Who took the room that it began with? Nobody: only grants do.
     let done = state.is(State::Grant).named("done");
@@ -589,7 +718,12 @@ pub fn schedule(
         m.set(&recovered, qp);
     })
     .otherwise_when(state_write.enable & state_write.index.eq(recovered), |m| m.set(&recovering, 0));
-    let count = less.zext(7) + 1;
+    let goes_again = match &once_more {
+        Some(more) => done & kind_again & more.any,
+        None => lit(1, 0),
+    };
+    let less_now = once_more.as_ref().map_or(less, |more| kind_again.then(more.less, less));
+    let count = less_now.zext(7) + 1;
     // The same as in the read copy, from a register: a block RAM is slow to read.
     let stride = m.delay("stride", &queue.stride);
     let units = count.shl_by(stride);
@@ -610,10 +744,23 @@ pub fn schedule(
             (takes & found, slot, write)
         }
     };
-    let read = Stream::new(m, "read", go & !in_slot, DmaReadRequest { address, length });
+    let address = once_more.as_ref().map_or(address, |more| kind_again.then(more.address, address));
+    let read = Stream::new(m, "read", (go & !in_slot) | goes_again, DmaReadRequest { address, length });
     let index_of_start = start.recovers.then(row.producer, lit(16, 0));
     let first = m.mux(kind_start, &index_of_start, &row.fetch);
-    let grant = Grant { qp, index: first, count, stride, start: kind_start, pushed: in_slot, slot };
+    let first = once_more.as_ref().map_or(first, |more| kind_again.then(more.index, first));
+    let asked_tag = asked.tag.clone();
+    let tag = Tag { again: kind_again, probe: asked_tag.probe & kind_again, context: asked_tag.context };
+    let tag = m.mux(lit(1, u32::from(cfg.selective)), &tag, &Tag::none());
+    let told = Asked { valid: done & kind_again, tag: asked_tag, none: !goes_again };
+    let grant = Grant { qp, index: first, count, stride, start: kind_start, pushed: in_slot, slot, tag };
+    let again = cfg.selective.then(|| {
+        let again_granted = Stream::new(m, "again_granted", goes_again, grant.clone());
+        let kind = Stream::new(m, "kind", (go & !in_slot) | goes_again, goes_again);
+        m.assert(!kind.valid | kind.ready, "every read that is under way has its place");
+        m.discard(&kind.ready);
+        (again_granted, kind)
+    });
     let granted = Stream::new(m, "granted", go | starting, grant);
     // What was fetched in SQD was fetched before: nothing is behind `high`.
     let marking = done & kind_grant & marks;
@@ -623,9 +770,30 @@ pub fn schedule(
     let room = read.ready & granted.ready & flush.ready;
     m.assert(!(go | flushing | marking | starting) | room, "a grant finds the room that it began with");
     // A register, so it knows of the last grant only from the second cycle of the next state on: that one is let pass.
-    let after = m.delay("after", &(done & (grants | kind_start)));
+    let after = m.delay("after", &(done & (grants | kind_start | kind_again)));
     let had_room = m.delay("had_room", &(room & places.ge(batch_units(cfg))));
     m.drive(&may_grant, had_room & !after);
+    // Those that are wanted once more have places of their own.
+    let again = match again {
+        Some((granted, kind)) => {
+            let room = read.ready & granted.ready;
+            let free = m.reg("again_places", clog2(u64::from(AGAIN_PLACES) + 1)).reset(AGAIN_PLACES);
+            let one = |units: Sig| units.zext(free.width().max(7)).trunc(free.width());
+            let taken = goes_again.then(units, lit(7, 0));
+            m.set(&free, free - one(taken) + one(returned_again));
+            m.drive(&may_again, m.delay_zero("again_room", &(room & free.ge(batch_units(cfg)))) & !after);
+            m.assert(!goes_again | room, "a grant of what is wanted once more finds its room");
+            let kinds =
+                fifo(&m.label("kinds"), (2 * (wqe_places(cfg) + AGAIN_PLACES)).next_power_of_two(), kind);
+            Some((fifo(&m.label("again_grants"), 4, granted), kinds))
+        }
+        None => {
+            m.drive(&may_again, lit(1, 0));
+            m.discard(&may_again);
+            m.discard(&returned_again);
+            None
+        }
+    };
     let read = fifo(&m.label("read"), 4, read);
     let granted = shown_fifo(&m.label("grant"), 16, granted);
     let flush = fifo(&m.label("flush"), 4, flush);
@@ -638,10 +806,10 @@ pub fn schedule(
     let granted_now = grants_now & can;
     let stays = go & !all | (done & kind_grant & waits);
     // A QP whose queue is cleared may still stand in the line from before; it leaves when its turn comes.
-    let joins = !row.queued & !kind_grant & !kind_clear & !kind_start & !granted_now;
+    let joins = !row.queued & !kind_grant & !kind_clear & !kind_start & !granted_now & !kind_again;
     m.set_all(&next, &row);
     let leaves = kind_grant | granted_now;
-    m.set(&next.queued, m.mux(leaves, &stays, &(row.queued | !(kind_clear | kind_start))));
+    m.set(&next.queued, m.mux(leaves, &stays, &(row.queued | !(kind_clear | kind_start | kind_again))));
     m.when(kind_doorbell & !refused, |m| m.set(&next.producer, index));
     m.when(kind_resume, |m| {
         m.set(&next.fetch, index);
@@ -713,7 +881,7 @@ pub fn schedule(
     let start_waits = m.delay("start_waits", &start.valid);
     let others = in_line.gt(1) | others.ne(0) | start_waits;
     let waiting = Waiting { any: line.valid & !line.still, head: line.qp, others };
-    Scheduled { read, grants: granted, flush, waiting, overruns, pushed }
+    Scheduled { read, grants: granted, flush, waiting, overruns, pushed, asked: told, again }
 }
 
 #[cfg(test)]

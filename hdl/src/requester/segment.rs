@@ -60,6 +60,15 @@
 //! Packets of one that must wait soon ask for an acknowledgement, so that none is outstanding meanwhile. Each packet is charged when it
 //! leaves here, as what it is on the wire, more or less.
 //!
+//! **Selective retransmission** (`docs/src/selective.md`), of queue pairs that have agreed:
+//! - The window ends a message after the packet that fills it. The WQE stays and is looked at once more: as one that begins there, it waits for the next thing that the completer
+//!   tells, here with its WQEs or out of the line. One with continuation units is fetched again. The last packet of each quarter of the window asks for an acknowledgement.
+//! - What is sent again has MigReq 0. A packet that is missing comes as a WQE of its own (`repeats`), before all others, with its PSN and its place in the message. It costs 3
+//!   cycles, the row stays as it is, and limits of READs, receives and the window do not count. It falls out if it has been acknowledged or was never sent, or if the queue pair goes back,
+//!   holds, is stopped or does not run; `repeated` tells of each.
+//! - A READ or an atomic carries its distance from the one before. If all before it are in memory, `moved` tells that its PSN is the first that waits for an answer, and takes that before
+//!   the packet leaves. After a restart the first one reaches back as far as there is: nothing before it waits for an answer.
+//!
 //! Where the bytes of a packet lie is `gather`'s affair: it is told the packet's bytes, and with the first one since the WQE was
 //! taken up how far from the first SGE's beginning it lies.
 //!
@@ -76,17 +85,19 @@ use crate::memory::{Withdrawals, WITHDRAWN_BITS};
 use crate::path::{any_whole_mtu, bytes_of_packets, mtu_bytes, whole_mtus};
 use crate::requester::list::{Released, Wqe};
 use crate::requester::schedule::{Resume, Waiting};
+use crate::requester::Repeated;
 use crate::stream::fifo;
 use crate::types::{
-    Oldest, QpAttributes, QpBroadcast, ReadsDone, SqStart, TableWrite, RAW_OPCODE, READ_BITS,
+    Oldest, QpAttributes, QpBroadcast, QpInit, ReadsDone, SqStart, TableWrite, DISTANCE_BITS, RAW_OPCODE,
+    READ_BITS,
 };
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::{QpState, MAX_RAW_FRAME};
 use ferrowire_spec::queue::command::PathMtu;
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
 use ferrowire_spec::queue::send_wqe::{self, bind, ud, SendOpcode};
-use ferrowire_spec::wire::eth;
 use ferrowire_spec::wire::opcode::{Opcode, Service};
+use ferrowire_spec::wire::{eth, report};
 
 /// Payload that one QP may send while others wait, of one message or of several: what a batch of WQEs has, of the largest packet each. What was
 /// fetched beyond it is fetched again: where messages are long, some hundredths of the reads.
@@ -119,12 +130,14 @@ pub struct Restart {
     pub qp: Sig,
     /// And to send nothing until the next of these: the peer is not ready.
     pub hold: Sig,
+    /// Unless it goes back already.
+    pub mild: Sig,
 }
 
 impl Restart {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Restart { qp: bits(cfg.qp_bits()), hold: bits(1) }
+        Restart { qp: bits(cfg.qp_bits()), hold: bits(1), mild: bits(1) }
     }
 }
 
@@ -171,6 +184,10 @@ pub struct Packet {
     pub cause: Sig,
     /// The PSN has not been sent before.
     pub fresh: Sig,
+    /// As in [`TxPacket`](crate::types::TxPacket).
+    pub again: Sig,
+    /// Likewise.
+    pub distance: Sig,
     /// Not a packet: the QP starts.
     pub start: Sig,
     /// Nor this: what peers may do by a key is taken back.
@@ -201,6 +218,8 @@ impl Packet {
             status: bits(8),
             cause: bits(8),
             fresh: bits(1),
+            again: bits(1),
+            distance: bits(DISTANCE_BITS),
             start: bits(1),
             withdraws: bits(1),
         }
@@ -262,6 +281,10 @@ pub struct Segmented {
     pub charge: Sent,
     /// Behind the arrival of WQEs that are not of the QP of those before.
     pub another: Sig,
+    /// What became of a packet that was to be sent again.
+    pub repeated: Repeated,
+    /// With selective retransmission: a READ or an atomic is the first that waits for its answer, which has this PSN.
+    pub moved: Option<Stream<QpInit>>,
 }
 
 /// What an atomic carries beside its address.
@@ -302,6 +325,9 @@ struct Row {
     begun: Sig,
     /// Of these, how many take something back, as in [`Withdrawals`].
     withdrawn: Sig,
+    /// With selective retransmission: the last PSN of the newest READ or atomic that was sent since the last restart, and whether there is one.
+    read_psn: Sig,
+    read_known: Sig,
 }
 
 /// What is needed of a QP's attributes.
@@ -318,6 +344,8 @@ struct Copy {
     priority: Sig,
     /// They return inside the card.
     loops: Sig,
+    /// It has selective retransmission.
+    selective: Sig,
 }
 
 /// What is sent, and the opcodes of its packets.
@@ -390,7 +418,8 @@ enum State {
 
 /// The segmenter. `waiting`: who wants to send beside the QP that does; `starting`: the start that is on its way;
 /// `gate`: who is held back; `paused`: the priorities that stand still; `handles`: address handles come and go; `withdrawals`: what
-/// was taken back, and is not over.
+/// was taken back, and is not over; `repeats`: packets that are to be sent again, which go before whatever
+/// else there is.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn segment(
@@ -407,10 +436,28 @@ pub fn segment(
     paused: Sig,
     handles: TableWrite<AhEntry>,
     withdrawals: TableWrite<Withdrawals>,
+    repeats: Option<Stream<Wqe>>,
 ) -> Segmented {
     let state = m.fsm("state", State::Idle);
     let idle = state.is(State::Idle);
+    // What is sent again goes first. A message that is under way gives way behind a packet, and goes on from its row.
+    let mains = wqes;
+    let (mains_valid, main) = (mains.valid, mains.payload.clone());
+    let (wqes, repeats_wait) = match repeats {
+        Some(repeats) => {
+            let repeating = m.reg("repeating", 1).reset(0);
+            let turn = m.mux(idle, &repeats.valid, &repeating);
+            m.when(idle, |m| m.set(&repeating, repeats.valid));
+            let valid = m.mux(turn, &repeats.valid, &mains.valid);
+            let wqes = Stream::new(m, "wqes_now", valid, m.mux(turn, &repeats.payload, &mains.payload));
+            repeats.accept(wqes.ready & turn);
+            mains.accept(wqes.ready & !turn);
+            (wqes, m.delay("repeats_wait", &(repeats.valid & !turn)))
+        }
+        None => (mains, lit(1, 0)),
+    };
     let goes_back = idle & restarts.valid;
+    let mild = m.reg("mild", 1).no_reset();
     let begins = idle & !restarts.valid & wqes.valid;
     let qp = m.reg("qp", cfg.qp_bits()).no_reset();
     let hold = m.reg("hold", 1).no_reset();
@@ -420,6 +467,7 @@ pub fn segment(
     m.when(idle, |m| {
         m.set(&qp, chosen);
         m.set(&hold, restarts.hold & goes_back);
+        m.set(&mild, cfg.only(cfg.selective, restarts.mild));
     });
     m.when(begins | goes_back, |m| {
         m.when(goes_back, |m| m.set(&state, State::Back)).otherwise(|m| m.set(&state, State::Row));
@@ -450,6 +498,8 @@ pub fn segment(
         asks: bits(1),
         begun: bits(16),
         withdrawn: bits(WITHDRAWN_BITS),
+        read_psn: bits(if cfg.selective { 24 } else { 1 }),
+        read_known: bits(1),
     };
     let rows = m.mem("rows", cfg.qps, &row_shape).style(Style::Block).build();
     let row_write = m.wire("row_write", 1);
@@ -478,10 +528,16 @@ pub fn segment(
         depth: a.max_rd_atomic,
         priority: a.priority,
         loops: a.loops,
+        selective: a.selective,
     };
     let copies = m.mem("copies", cfg.qps, &copy_of(&QpAttributes::of(cfg))).style(Style::Block).build();
-    copies.write(given.enable, given.index, &copy_of(&given.entry));
+    // It belongs to reliable connections.
+    let has_agreed = given.entry.selective & given.entry.service.eq(Service::Rc.code());
+    let written = Copy { selective: cfg.only(cfg.selective, has_agreed), ..copy_of(&given.entry) };
+    copies.write(given.enable, given.index, &written);
     let copy = cfg.looked(m, "copy", copies.read(m, idle, chosen, Collision::Old));
+    let selective = cfg.only(cfg.selective, copy.selective);
+    m.discard(&copy.selective);
     let told = &broadcast.state;
     let in_state = |state: QpState| told.entry.eq(state.code());
     let states = m.mem("running", cfg.qps, &bits(1)).style(Style::Block).build();
@@ -595,23 +651,37 @@ pub fn segment(
     let reads_some = is_read & length.any();
     let behind_first = reads_some.then(whole_mtus(m, length - 1, copy.mtu), lit(24, 0));
 
+    // A packet that is sent again has its own place, and the row stays as it is.
+    let repeat = &wqes.repeat;
+    let again = cfg.only(cfg.selective, taken("again", repeat.valid & !wqes.start));
+    let part = cfg.only(cfg.selective, taken("part", repeat.part));
+    m.discard(&wqes.repeat);
+    let from_psn = again.then(repeat.psn, row.psn);
+    let from_offset = again.then(repeat.offset, row.offset);
+
     // Lookup: is this WQE the one that is due? Where the completer is further than the row, its oldest one is, and the row follows.
     let psn = m.reg("psn", 24).no_reset();
     let offset = m.reg("offset", 32).no_reset();
     let behind = (row.index - oldest.index).bit(15);
     let is_oldest = oldest.index.eq(index);
     // That it is further is known late: it is put together with the rest a cycle later, in the one in which it counts.
-    let is_behind = fact("is_behind", at_row & behind & !starts);
+    let is_behind = fact("is_behind", at_row & behind & !starts & !again);
     let goes_along = fact("goes_along", is_oldest & !row.held);
-    let not_due = !starts & (row.held | row.index.ne(index));
+    let not_due = !starts & !again & (row.held | row.index.ne(index));
+    // It has been acknowledged, or never sent; or the QP does not send, goes back, or must stand still.
+    let acknowledged = (index - oldest.index).bit(15) | (repeat.psn - oldest.psn).bit(23);
+    let was_sent = (repeat.psn - row.high).bit(23);
+    let goes_back_now = row.psn.ne(row.high) | row.held;
+    let refuses = acknowledged | !was_sent | goes_back_now | !running | !selective | is_local;
+    let refused_again = again & (refuses | stops | faulty);
     let follows = is_behind & goes_along;
-    let stale = m.mux(is_behind, &!goes_along, &fact("not_due", not_due));
+    let stale = m.mux(is_behind, &!goes_along, &fact("not_due", not_due | refused_again));
     // It has been executed: the QP went back, and comes by again.
     let has_passed = (index - row.begun).bit(15);
     let passed = fact("passed", has_passed);
     let skips = fact("skips", is_local & has_passed);
     // What may have to wait: neither a start nor what is passed over.
-    let may_wait = !starts & !(is_local & has_passed);
+    let may_wait = !starts & !(is_local & has_passed) & !again;
     // How many PSNs wait for their acknowledgement, counted from the row: none or too many are a bit each.
     let unacknowledged = row.psn - oldest.psn;
     let (same_low, same_top) =
@@ -624,7 +694,18 @@ pub fn segment(
     let full = is_rc & ((unacknowledged.bit(WINDOW_BITS) & !unacknowledged.bit(23)) | whole_window);
     // A READ with as many PSNs as are open at once goes alone.
     let large = behind_first.slice(WINDOW_BITS, 24 - WINDOW_BITS).any();
+    // With selective retransmission there is a window, by the path MTU (`docs/src/selective.md`).
+    let wide = [copy.mtu.eq(5), copy.mtu.eq(4)];
+    let by_mtu = |of: [Sig; 3]| m.mux(wide[0], &of[0], &m.mux(wide[1], &of[1], &of[2]));
+    let windows =
+        [PathMtu::B4096, PathMtu::B2048, PathMtu::B1024].map(|mtu| report::window(mtu.bytes() as u32));
+    let beyond = |window: u32| (unacknowledged >> 8).any() | unacknowledged.trunc(8).ge(window);
+    let beyond_window = by_mtu(windows.map(beyond));
+    let at_window = (selective & may_wait & beyond_window & !unacknowledged.bit(23)).named("at_window");
+    let window_open = by_mtu(windows.map(|packets| lit(9, packets) - unacknowledged.trunc(9)));
     let is_full = may_wait & (full | (is_new & large & any_unacknowledged));
+    // It waits for whatever is acknowledged next: for READs too, of which each response is told.
+    let waits_window = fact("waits_window", at_window & running & !faulty);
     let full = fact("full", is_full);
     let token = m.reg("token", 1).reset(0);
     m.assert(!at_row | faulty.eq(status.ne(0)), "what is wrong with a WQE has a cause");
@@ -638,8 +719,15 @@ pub fn segment(
     let outstanding = (row.reads - answered_reads).named("outstanding");
     let (deep, some) =
         (answered & (outstanding.ge(copy.depth) | (row.reads - done_reads).all()), row.reads.ne(done_reads));
-    let lacks =
-        fact("lacks", at_row & new & !faulty & (deep | (taken("fence", wqe(send_wqe::FENCE)) & some)));
+    // A READ or an atomic whose distance from the one before is too large waits as with a fence.
+    let apart = match cfg.selective {
+        true => row.psn - row.read_psn - 1,
+        false => lit(24, 0),
+    };
+    let far = apart.slice(DISTANCE_BITS, 24 - DISTANCE_BITS).any();
+    let too_far = selective & answered & row.read_known & far;
+    let fenced = taken("fence", wqe(send_wqe::FENCE)) | too_far;
+    let lacks = fact("lacks", at_row & new & !faulty & (deep | (fenced & some)));
     // What waits for PSNs that READs have taken waits for these as well: asking again and again would be of no use.
     let with_reads = fact("with_reads", new & some);
     let answer_lacks = lacks | (full & with_reads & !broken);
@@ -647,7 +735,7 @@ pub fn segment(
     let credit_bits = oldest.credits.width();
     let place_in_window = (index - oldest.index).trunc(credit_bits);
     let beyond = fact("beyond", place_in_window.ge(oldest.credits));
-    let bounded = takes_receive & oldest.bounded & running;
+    let bounded = takes_receive & oldest.bounded & running & !again;
     let asked = row.asks & !at_first & any_unacknowledged & !unacknowledged.bit(23);
     let unheard = beyond & fact("unheard", at_row & bounded & m.mux(at_first, &!is_oldest, &asked));
     // A packet that was acknowledged meanwhile does not ask: the completer drops the answer to it as a ghost, and wakes no QP for a ghost.
@@ -656,16 +744,16 @@ pub fn segment(
     let unsettled = withdrawals.open | withdrawals.count.ne(row.withdrawn);
     let is_kept = new & !is_local & unsettled;
     let kept_behind = fact("kept_behind", is_kept);
-    let limited = answer_lacks | unheard | kept_behind;
+    let limited = answer_lacks | unheard | kept_behind | waits_window;
     // Whom only answers keep from going on waits here, with its WQEs, as long as nobody else wants to send: to fetch them again takes the
     // host's latency.
     let waits_beside = waiting.for_another(qp);
     let patient = m.delay("patient", &!waits_beside);
     // Its own WQEs count as another's until their arrival has been told: the first of them looks again.
     let last_qp = m.reg("last_qp", cfg.qp_bits()).reset(0);
-    let arrives = wqes.valid & !wqes.start;
-    let of_another = arrives & wqes.qp.ne(last_qp);
-    m.when(arrives, |m| m.set(&last_qp, wqes.qp));
+    let arrives = mains_valid & !main.start;
+    let of_another = arrives & main.qp.ne(last_qp);
+    m.when(arrives, |m| m.set(&last_qp, main.qp));
     let just_came = m.reg("just_came", 1).reset(0);
     m.when(of_another, |m| m.set(&just_came, 1)).otherwise_when(judging, |m| m.set(&just_came, 0));
     let another = m.delay("another", &of_another);
@@ -679,7 +767,7 @@ pub fn segment(
         true => judging & fact("turned", !is_sender),
         false => m.delay("turned", &(at_row & !is_sender)),
     };
-    let turns = turned & !starts & !stale;
+    let turns = turned & !starts & !stale & !again;
     let others_wait = m.mux(turns, &waits_beside, &waiting.for_another(sender));
     let used_now = turned.then(lit(used.width(), 0), used);
     let gives_way = waiting.for_another(sender) & used.ge(most) & is_sender;
@@ -697,7 +785,8 @@ pub fn segment(
         m.set(&used, 0);
     });
     // Most of it is put together before: what is sent is known late.
-    let refused = fact("stands_back", at_row & (not_due | is_full | is_kept | has_no_turn));
+    let stands_back = not_due | is_full | at_window | is_kept | has_no_turn | refused_again;
+    let refused = fact("stands_back", at_row & stands_back);
     let refused = refused | is_behind | lacks | unheard;
     m.assert(!refused | judging, "whether a WQE is refused counts in one cycle");
     m.assert(!judging | refused | starts | !(is_behind | stale), "what is not due is refused");
@@ -705,6 +794,8 @@ pub fn segment(
     let begun_psn = m.reg("begun_psn", 24).no_reset();
     let run = m.reg("run", WINDOW_BITS).no_reset();
     let to_high = m.reg("to_high", 24).no_reset();
+    // Packets that the window has room for.
+    let allowed = m.reg("allowed", 9).no_reset();
     let remaining = m.reg("remaining", 32).no_reset();
     // That is more than a path MTU: whether a packet is the last one decides much else.
     let more = m.reg("more", 1).no_reset();
@@ -726,20 +817,21 @@ pub fn segment(
     m.when(at_row, |m| {
         m.set(&token, starts);
         let start_psn = m.mux(starting.recovers, &row.psn, &starting.psn);
-        m.set(&psn, m.mux(starts, &start_psn, &row.psn));
-        m.set(&offset, row.offset);
+        m.set(&psn, m.mux(starts, &start_psn, &from_psn));
+        m.set(&offset, from_offset);
         m.set(&further, behind_first);
-        let sent_before = is_read.then(whole_mtus(m, row.offset, copy.mtu), lit(24, 0));
-        m.set(&begun_psn, row.psn - sent_before);
+        let sent_before = is_read.then(whole_mtus(m, from_offset, copy.mtu), lit(24, 0));
+        m.set(&begun_psn, from_psn - sent_before);
         m.set(&to_high, row.high - row.psn);
-        m.set(&remaining, length - row.offset);
+        m.set(&remaining, length - from_offset);
         // By the number of its last byte.
-        m.set(&more, any_whole_mtu(length + !row.offset, copy.mtu) & length.any());
-        m.set(&remote_low, low_of(wqe(send_wqe::REMOTE_VA), row.offset));
-        m.set(&short, row.offset.any() & length.le(row.offset) & !starts);
+        m.set(&more, any_whole_mtu(length + !from_offset, copy.mtu) & length.any());
+        m.set(&remote_low, low_of(wqe(send_wqe::REMOTE_VA), from_offset));
+        m.set(&short, from_offset.any() & length.le(from_offset) & !starts);
+        m.set(&allowed, window_open);
         m.set(&astray, is_ud & no_handle & !starts);
-        m.set(&sge_low, low_of(wqe(send_wqe::SGE0_ADDR), row.offset));
-        m.set(&sge_left, wqe(send_wqe::SGE0_LEN).zext(33) - row.offset.zext(33));
+        m.set(&sge_low, low_of(wqe(send_wqe::SGE0_ADDR), from_offset));
+        m.set(&sge_left, wqe(send_wqe::SGE0_LEN).zext(33) - from_offset.zext(33));
         m.set(&ran, 0);
         m.set(&mtu, mtu_bytes(copy.mtu));
         m.set(&of_wqe, status);
@@ -785,8 +877,9 @@ pub fn segment(
     let cause = m.mux(fails_astray, &lit(8, LocalCause::AddressHandle.code()), &cause);
     let bytes = m.mux(answered, &lit(13, 0), &m.mux(last, &remaining.trunc(13), &mtu));
     // What takes no PSN is done with what is before it.
-    let last_psn = m.mux(is_read, &(begun_psn + further), &(psn - executes.zext(24)));
-    let fresh = to_high.eq(0);
+    let whole_read = is_read & !part;
+    let last_psn = m.mux(whole_read, &(begun_psn + further), &(psn - executes.zext(24)));
+    let fresh = to_high.eq(0) & !again;
     let opcode_at = |at: usize| {
         let codes = KINDS.map(|kind| lit(8, kind.packets[at].code()));
         m.select(wqe_opcode.trunc(3), &codes)
@@ -800,6 +893,16 @@ pub fn segment(
     let rkey = m.mux(own_key, &copy.qkey, &wqe(send_wqe::RKEY));
     let event = wqe(send_wqe::SOLICITED) & wqe_opcode.ne(SendOpcode::Write.code()) & !answered;
     let now_and_then = offset.trunc(ACK_BITS).eq(0) & !first;
+    // Each quarter of the window has an acknowledgement.
+    let quarter = by_mtu(windows.map(|window| psn.trunc((window / 4).ilog2()).all())) & selective;
+    // The distance of a READ or an atomic. The first one after a restart reaches back as far as there is.
+    let furthest = lit(DISTANCE_BITS, (1 << DISTANCE_BITS) - 1);
+    let is_far = fact("is_far", far | !row.read_known);
+    let exact = is_far.then(furthest, fact("apart", apart.trunc(DISTANCE_BITS)));
+    let alone_waits = fact("alone_waits", !some | !row.read_known);
+    let moves = (selective & answered & fresh & alone_waits).named("moves");
+    let of_own = exact & (first & !moves).repeat(DISTANCE_BITS);
+    let distance = again.then(repeat.distance, of_own) & (selective & answered).repeat(DISTANCE_BITS);
     let packet = Packet {
         qp,
         pd: copy.pd,
@@ -807,7 +910,7 @@ pub fn segment(
         opcode,
         psn,
         last_psn,
-        ack_req: (last | now_and_then | shut | asks) & is_rc,
+        ack_req: (last | now_and_then | shut | asks | quarter | again) & is_rc,
         answered,
         last,
         signaled: wqe(send_wqe::SIGNALED) | copy.sig_all,
@@ -816,11 +919,13 @@ pub fn segment(
         imm: wqe(send_wqe::IMM),
         remote_va: whole_of(remote_low, wqe(send_wqe::REMOTE_VA)),
         rkey,
-        length: m.mux(is_read, &remaining, &length),
+        length: m.mux(is_read, &m.mux(part & more, &mtu.zext(32), &remaining), &length),
         bytes,
         status,
         cause,
         fresh,
+        again: selective & !fresh,
+        distance,
         start: token,
         withdraws,
     };
@@ -835,8 +940,21 @@ pub fn segment(
         banked: wqes.banked,
         bank: wqes.bank,
     };
-    let candidates = Stream::new(m, "candidates", sending & !skips, candidate);
-    let sent = candidates.fire() | (sending & skips);
+    let moved_room = m.wire("moved_room", 1);
+    // Its WQE is shorter now: a packet of it is not sent again.
+    let voids = again & short;
+    let passes = skips | voids;
+    let candidates = Stream::new(m, "candidates", sending & !passes & (!moves | moved_room), candidate);
+    let first_answers = cfg.selective.then(|| {
+        let first_waits = QpInit { qp, psn };
+        let moved = Stream::new(m, "moved", candidates.fire() & moves & !broken, first_waits);
+        m.drive(&moved_room, moved.ready);
+        fifo(&m.label("moves"), 4, moved)
+    });
+    if !cfg.selective {
+        m.drive(&moved_room, lit(1, 1));
+    }
+    let sent = candidates.fire() | (sending & passes);
     m.assert(!(sending & skips & starts), "a start is no WQE that was executed");
     // An offer that stands does not change.
     m.when(!sending | sent, |m| m.set(&shut, gate.shut));
@@ -854,18 +972,25 @@ pub fn segment(
     let next_offset = offset + mtu.zext(32);
     let spent = used_now.ge(most);
     let quantum = others_wait & used_now.ge(most - 4096);
-    let yields = !last & (quantum | restarts.valid | run.all() | stop | asks);
+    // The window has no room for another. The WQE is looked at once more, and waits as one does that begins there. One with continuation units is
+    // fetched again: its walk over them begins anew in any case, and `gather` frees them when it does.
+    let closes = selective & allowed.eq(1);
+    let pauses = !last & !again & (repeats_wait | closes);
+    let parks = pauses & !wqes.banked;
+    let gives_up = quantum | restarts.valid | run.all() | stop | asks | (closes & wqes.banked);
+    let yields = !last & !again & gives_up;
     m.when(sent, |m| {
         m.set(&psn, next_psn);
         m.set(&offset, next_offset);
         m.set(&remaining, remaining - mtu.zext(32));
         m.set(&more, remaining.gt(cat(&[lit(1, 0), mtu]).zext(32)));
         m.set(&ran, 1);
-        m.set(&used, m.mux(spent, &used_now, &(used_now + bytes.zext(used.width()))));
+        m.set(&allowed, allowed - 1);
+        m.when(!again, |m| m.set(&used, m.mux(spent, &used_now, &(used_now + bytes.zext(used.width())))));
         m.set(&run, run + 1);
         m.when(!fresh, |m| m.set(&to_high, to_high - 1));
         m.when(yields | token, |m| m.set(&state, State::Tell))
-            .otherwise_when(last, |m| m.set(&state, State::Idle));
+            .otherwise_when(last | again | parks, |m| m.set(&state, State::Idle));
     });
 
     // A restart: the place of the oldest PSN in its message is as many path MTUs from the message's first. A row that follows goes to the
@@ -875,9 +1000,10 @@ pub fn segment(
     m.set(&packets, back.then(oldest.psn - oldest.first_psn, lit(24, 0)));
     let place = state.is(State::Place);
     let into_message = bytes_of_packets(packets, copy.mtu);
+    let needless = mild & row.psn.ne(row.high);
     m.when(back, |m| {
         m.set(&following, 0);
-        m.set(&state, State::Place);
+        m.when(needless, |m| m.set(&state, State::Idle)).otherwise(|m| m.set(&state, State::Place));
     });
     m.when(place, |m| {
         m.when(following, |m| m.set(&state, State::Idle)).otherwise(|m| m.set(&state, State::Tell));
@@ -909,9 +1035,9 @@ pub fn segment(
     m.when(resume.fire(), |m| m.set(&state, State::Idle));
     m.when(told, |m| m.set(&state, State::Fall));
     m.when(falls, |m| m.set(&state, State::Idle));
-    let done = (sent & last & !token) | drops | falls;
+    let done = (sent & (last | again) & !token) | drops | falls;
     wqes.accept(done);
-    m.drive(&row_write, place | (sent & (last | yields)));
+    m.drive(&row_write, place | (sent & (last | yields | parks) & !again));
     m.set(&next.index, m.mux(last, &(wqes.index + 1), &wqes.index));
     let moved = cat(&[m.mux(place, &following, &token), place]);
     m.set(&next.psn, m.select(moved, &[next_psn, psn, oldest.psn, oldest.first_psn]));
@@ -921,6 +1047,9 @@ pub fn segment(
     m.set(&next.reads, row.reads + (answered & fresh & !broken & !short & !astray).zext(READ_BITS));
     m.set(&next.asks, asks & !last);
     m.set(&next.begun, m.mux(last & !passed, &(wqes.index + 1), &row.begun));
+    let reads_one = answered & !broken & !short;
+    m.set(&next.read_psn, reads_one.then(last_psn.trunc(next.read_psn.width()), row.read_psn));
+    m.set(&next.read_known, cfg.only(cfg.selective, reads_one | row.read_known));
     m.set(&next.withdrawn, row.withdrawn + (executes & withdraws & !skips & !broken).zext(WITHDRAWN_BITS));
     m.when(place, |m| {
         m.set(&next.index, oldest.index);
@@ -931,6 +1060,7 @@ pub fn segment(
         m.set(&next.asks, 0);
         m.set(&next.begun, row.begun);
         m.set(&next.withdrawn, row.withdrawn);
+        m.set(&next.read_known, 0);
     })
     .otherwise_when(token, |m| {
         let from = starting.recovers.then(wqes.index, lit(16, 0));
@@ -940,14 +1070,24 @@ pub fn segment(
         m.set(&next.reads, 0);
         m.set(&next.begun, from);
         m.set(&next.withdrawn, withdrawals.count);
+        m.set(&next.read_known, 0);
     });
     m.discard(&starting.qp);
     m.discard(&starting.index);
-    let falls_out = drops | (falls & !ran) | (sending & skips);
+    let falls_out = drops | (falls & !ran) | (sending & passes);
     let forgotten = Released { valid: falls_out & wqes.banked, bank: wqes.bank };
     let leaves = sent & !broken & !short & !astray & !executes;
     let charge = m.delay("charge", &Sent { valid: leaves, qp, bytes });
-    Segmented { candidates, resume, operands, forgotten, charge, another }
+    let repeated = Repeated {
+        valid: again & (sent | drops | falls),
+        qp,
+        context: repeat.context,
+        psn: repeat.psn,
+        high: row.high,
+        sent: candidates.fire(),
+        probe: repeat.probe,
+    };
+    Segmented { candidates, resume, operands, forgotten, charge, another, repeated, moved: first_answers }
 }
 
 #[cfg(test)]

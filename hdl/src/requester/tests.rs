@@ -114,6 +114,7 @@ impl Bench {
                 m.input("paused", 8),
                 m.input_of("handles", &crate::host::AhEntry::write_of(&cfg)),
                 m.input_of("withdrawals", &crate::memory::Withdrawals::write_of(&cfg)),
+                None,
             );
             m.output("charge", &segmented.charge);
             m.output("another", &segmented.another);

@@ -28,14 +28,18 @@ use crate::context::congestion::Notification;
 use crate::rx::buffer::{Dropped, Received};
 use crate::rx::grh::{grh, Datagram};
 use crate::rx::parse::opcode_is;
+use crate::rx::report::Notice;
 use crate::stream::{breath, fifo, spare_fifo, Beat};
 use crate::types::{is_raw, Headers, NEIGHBOUR_OPCODE};
-use ferrowire_rtl::{module, Bundle, Interface, Scope, Sig, Stream};
+use ferrowire_rtl::{lit, module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::wire::opcode::{Operation, Service};
 use ferrowire_spec::wire::Opcode;
 
 /// Packets whose headers may be taken before their frame.
 const AHEAD: u32 = 128;
+
+/// Reports whose frames have not come by.
+const NOTICES: u32 = 4;
 
 /// Packets, sorted.
 #[derive(Interface)]
@@ -52,6 +56,8 @@ pub struct Dispatched {
     pub cnps: Stream<Notification>,
     /// Frames that ask for the port's address.
     pub questions: Stream<Beat>,
+    /// Reports of selective retransmission, and their frames.
+    pub reports: Option<(Stream<Notice>, Stream<Beat>)>,
     /// A RoCE packet passed all checks up to the ICRC.
     pub passed: Sig,
     /// A frame passed that is none.
@@ -68,17 +74,28 @@ pub struct Sort {
     /// It is a request, or a frame that is not RoCE.
     request: Sig,
     /// It is a response or an acknowledgement.
-    answer: Sig,
+    pub(crate) answer: Sig,
     /// A READ response.
     response: Sig,
     /// An atomic acknowledgement.
     atomic: Sig,
     /// It asks for the port's address.
     asks: Sig,
+    /// A report of selective retransmission.
+    report: Sig,
+    /// It counts in a flow of a queue pair with selective retransmission.
+    pub(crate) counts: Sig,
+    /// It asks for memory.
+    pub(crate) reads: Sig,
     /// No RoCE.
     foreign: Sig,
     datagram: Sig,
     imm: Sig,
+}
+
+/// It brings what was asked for.
+fn brings(opcode: Opcode) -> bool {
+    matches!(opcode.operation(), Operation::ReadResponse | Operation::AtomicAcknowledge)
 }
 
 impl Sort {
@@ -93,6 +110,10 @@ impl Sort {
             response: is(|o| o.operation() == Operation::ReadResponse),
             atomic: is(|o| o.operation() == Operation::AtomicAcknowledge),
             asks,
+            report: is(|o| o == Opcode::RcReport),
+            counts: cfg
+                .only(cfg.selective, is(|o| o.service() == Service::Rc && (o.is_request() || brings(o)))),
+            reads: cfg.only(cfg.selective, is(|o| o == Opcode::RcReadRequest)),
             foreign,
             datagram: is(|o| o.service() == Service::Ud),
             imm: is(Opcode::has_immediate),
@@ -112,7 +133,13 @@ pub struct Sorted {
 impl Sorted {
     /// Of what the parser found: told before the headers are stored, for block RAM is slow to read.
     pub fn of(cfg: &RnicConfig, headers: &Headers) -> Self {
-        Sorted { headers: headers.clone(), sort: Sort::of(cfg, headers.opcode) }
+        let h = headers.clone();
+        let headers = Headers {
+            again: cfg.only(cfg.selective, h.again),
+            distance: cfg.only(cfg.selective, h.distance),
+            ..h
+        };
+        Sorted { sort: Sort::of(cfg, headers.opcode), headers }
     }
 }
 
@@ -121,6 +148,7 @@ impl Sorted {
 struct Kind {
     wanted: Sig,
     asks: Sig,
+    report: Sig,
     datagram: Datagram,
 }
 
@@ -130,22 +158,29 @@ pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
     let Received { headers, frame, dropped, pressed, .. } = received;
     let h = &headers.payload.headers;
     let sort = &headers.payload.sort;
-    let (is_request, is_answer, asks) = (sort.request, sort.answer, sort.asks);
+    let (is_request, is_answer, asks, is_report) = (sort.request, sort.answer, sort.asks, sort.report);
 
     let room = m.wire("room", 1);
     let requests = Stream::new(m, "requests", headers.valid & is_request & room, h.clone());
     let answers = Stream::new(m, "answers", headers.valid & is_answer & room, h.clone());
     let cnp = Notification { qpn: h.dest_qpn, pkey: h.pkey, origin: h.origin.clone(), gid: h.gid };
-    let cnps = Stream::new(m, "cnps", headers.valid & !is_request & !is_answer & !asks & room, cnp);
+    let is_cnp = !is_request & !is_answer & !asks & !is_report;
+    let cnps = Stream::new(m, "cnps", headers.valid & is_cnp & room, cnp);
     // Without `fire`, which many wait for, and which comes late out of block RAM.
-    let is_cnp = !is_request & !is_answer & !asks;
-    let taken = (is_request & requests.ready) | (is_answer & answers.ready) | (is_cnp & cnps.ready) | asks;
+    let others = asks | is_report;
+    let taken = (is_request & requests.ready) | (is_answer & answers.ready) | (is_cnp & cnps.ready) | others;
     headers.accept(room & taken);
     let passed = headers.fire() & !sort.foreign;
     let other = headers.fire() & sort.foreign;
 
     let datagram = Datagram::new(sort.datagram, sort.imm, h.payload_offset);
-    let kind = Kind { wanted: is_request | sort.response, asks, datagram };
+    // A report for which there is no place is dropped.
+    let noticed = cfg.selective.then(|| {
+        let notice = Stream::new(m, "notice", headers.fire() & is_report, Notice::new(cfg, h));
+        (notice.ready, fifo(&m.label("notices"), NOTICES, notice))
+    });
+    let report = noticed.as_ref().map_or(lit(1, 0), |(has_place, _)| is_report & *has_place);
+    let kind = Kind { wanted: is_request | sort.response, asks, report, datagram };
     let kind = Stream::new(m, "kind", headers.fire(), kind);
     let brings = sort.response | sort.atomic;
     let next = Stream::new(m, "arrival", headers.fire() & (is_request | brings), brings);
@@ -156,10 +191,28 @@ pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
     let arrivals = breath(&m.label("next_arrival"), cfg.unhurried(), arrivals);
     let wanted = Stream::new(m, "wanted", frame.valid & kind.valid & kind.wanted, frame.payload.clone());
     let questions = Stream::new(m, "questions", frame.valid & kind.valid & kind.asks, frame.payload.clone());
-    frame.accept(kind.valid & (!kind.wanted | wanted.ready) & (!kind.asks | questions.ready));
+    let frame_taken = kind.valid & (!kind.wanted | wanted.ready) & (!kind.asks | questions.ready);
+    let reports = noticed.map(|(_, notices)| {
+        let of_report = frame.valid & kind.valid & kind.report;
+        (notices, Stream::new(m, "report", of_report, frame.payload.clone()))
+    });
+    let reports_taken = reports.as_ref().map_or(lit(1, 1), |(_, frames)| !kind.report | frames.ready);
+    frame.accept(frame_taken & reports_taken);
     kind.accept(frame.fire() & frame.last);
     let frames = grh(m, wanted, kind.datagram.clone());
-    Dispatched { requests, frames, arrivals, answers, cnps, questions, passed, raw: other, dropped, pressed }
+    Dispatched {
+        requests,
+        frames,
+        arrivals,
+        answers,
+        cnps,
+        questions,
+        reports,
+        passed,
+        raw: other,
+        dropped,
+        pressed,
+    }
 }
 
 #[cfg(test)]
@@ -181,14 +234,15 @@ mod tests {
         sim: Sim,
         filter: Filter,
         raw: usize,
+        selective: bool,
         source: [Source; 1],
-        /// Requests, frames, answers, arrivals, CNPs, questions.
-        sinks: [Sink; 6],
+        /// Requests, frames, answers, arrivals, CNPs, questions, notices of reports, their frames.
+        sinks: Vec<Sink>,
         drops: Vec<DropReason>,
     }
 
-    fn bench(beat_bytes: u32) -> Bench {
-        let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-64b").unwrap() };
+    fn bench(beat_bytes: u32, selective: bool) -> Bench {
+        let cfg = RnicConfig { beat_bytes, selective, ..RnicConfig::named("generic-64b").unwrap() };
         let beat = Beat::of(beat_bytes);
         let netlist = build("top", |m| {
             let addresses = m.input_of("addresses", &Addresses::of());
@@ -206,6 +260,10 @@ mod tests {
             m.stream_out("answers", dispatched.answers);
             m.stream_out("cnps", dispatched.cnps);
             m.stream_out("questions", dispatched.questions);
+            if let Some((notices, reports)) = dispatched.reports {
+                m.stream_out("notices", notices);
+                m.stream_out("reports", reports);
+            }
             m.output("passed", &dispatched.passed);
             m.output("raw", &m.delay("raw_now", &dispatched.raw));
             m.output("dropped", &dispatched.dropped);
@@ -215,7 +273,7 @@ mod tests {
         sim.reset();
         set_addresses(&mut sim);
         let headers = Headers::of();
-        let sinks = [
+        let mut sinks = vec![
             Sink::new("requests", &headers),
             Sink::new("frames", &beat),
             Sink::new("answers", &headers),
@@ -223,8 +281,12 @@ mod tests {
             Sink::new("cnps", &Notification::of()),
             Sink::new("questions", &beat),
         ];
+        if selective {
+            sinks.push(Sink::new("notices", &Notice::of(&cfg)));
+            sinks.push(Sink::new("reports", &beat));
+        }
         let (filter, source) = (Filter::default(), [Source::new("mac", &beat)]);
-        Bench { sim, filter, raw: 0, source, sinks, drops: Vec::new() }
+        Bench { sim, filter, raw: 0, selective, source, sinks, drops: Vec::new() }
     }
 
     impl Bench {
@@ -303,6 +365,9 @@ mod tests {
                 assert_eq!(sink.items.len(), wanted.len(), "seed {}", random.seed);
                 for (n, (got, fields)) in sink.items.iter().zip(wanted).enumerate() {
                     for (field, value) in fields {
+                        // They mean something in a card with selective retransmission alone.
+                        let has = self.selective || !matches!(field, "again" | "distance");
+                        let value = if has { value } else { 0 };
                         assert_eq!(
                             got[field].to_u128(),
                             value,
@@ -327,7 +392,7 @@ mod tests {
         let mut random = Random::new(1);
         let frames = captured();
         for beat_bytes in [8, 64] {
-            let mut bench = bench(beat_bytes);
+            let mut bench = bench(beat_bytes, false);
             frames.iter().for_each(|f| bench.source[0].push_frame(f));
             bench.drain(&mut random, 0.0);
             bench.check(&frames, &random);
@@ -338,7 +403,7 @@ mod tests {
     fn good_and_bad_frames_at_every_width_with_stalls() {
         let mut random = Random::new(2);
         for beat_bytes in [8, 16, 32, 64] {
-            let mut bench = bench(beat_bytes);
+            let mut bench = bench(beat_bytes, false);
             // The wire is slower than the consumers, for there is no room for all.
             bench.source[0].stall = Some(0.6);
             let mut frames = Vec::new();
@@ -355,10 +420,34 @@ mod tests {
     }
 
     #[test]
+    fn reports_of_selective_retransmission_have_their_own_way_and_others_have_theirs() {
+        let mut random = Random::new(6);
+        for beat_bytes in [8, 64] {
+            let mut bench = bench(beat_bytes, true);
+            bench.source[0].stall = Some(0.6);
+            let (mut frames, mut reports) = (Vec::new(), Vec::new());
+            for _ in 0..200 {
+                let frame = random_frame(&mut random.rng);
+                bench.source[0].push_frame(&frame);
+                frames.push(frame);
+                if random.chance(0.3) {
+                    let report = random_frame_of(&mut random.rng, Opcode::RcReport);
+                    bench.source[0].push_frame(&report);
+                    reports.push(report);
+                }
+            }
+            bench.drain(&mut random, 0.2);
+            bench.check(&frames, &random);
+            assert!(bench.sinks[7].frames() == reports);
+            assert_eq!(bench.sinks[6].items.len(), reports.len());
+        }
+    }
+
+    #[test]
     fn raw_frames_go_with_the_requests_as_they_came() {
         let mut random = Random::new(5);
         for beat_bytes in [8, 16, 32, 64] {
-            let mut bench = bench(beat_bytes);
+            let mut bench = bench(beat_bytes, false);
             bench.filter = Filter { unicast: true, broadcast: true, respond: true, ..Filter::default() };
             bench.filter.set(&mut bench.sim);
             bench.source[0].stall = Some(0.6);
@@ -380,7 +469,7 @@ mod tests {
     fn a_frame_that_ends_before_its_question_asks_nothing_whatever_came_before() {
         let mut random = Random::new(6);
         for beat_bytes in [8, 16, 32, 64] {
-            let mut bench = bench(beat_bytes);
+            let mut bench = bench(beat_bytes, false);
             bench.filter = Filter { unicast: true, respond: true, ..Filter::default() };
             bench.filter.set(&mut bench.sim);
             // An ARP request, and in the same places the beginning of another one.
@@ -399,7 +488,7 @@ mod tests {
     fn after_any_garbage_the_next_good_frame_is_served() {
         let mut random = Random::new(3);
         for beat_bytes in [8, 64] {
-            let mut bench = bench(beat_bytes);
+            let mut bench = bench(beat_bytes, false);
             let mut frames = Vec::new();
             for n in 1..200 {
                 frames.push(random.bytes(n));
@@ -415,7 +504,7 @@ mod tests {
     fn short_frames_pass_back_to_back() {
         let mut random = Random::new(4);
         for beat_bytes in [8, 16, 32, 64] {
-            let mut bench = bench(beat_bytes);
+            let mut bench = bench(beat_bytes, false);
             let frames: Vec<_> = (0..300).map(|_| short_frame(&mut random.rng)).collect();
             frames.iter().for_each(|f| bench.source[0].push_frame(f));
             bench.drain(&mut random, 0.0);

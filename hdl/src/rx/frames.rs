@@ -2,7 +2,7 @@
 //! Frames for the tests of the receive path, and what the specification says of them.
 
 use crate::config::RnicConfig;
-use crate::types::{NEIGHBOUR_OPCODE, RAW_OPCODE};
+use crate::types::{extension_bytes, NEIGHBOUR_OPCODE, RAW_OPCODE};
 use ferrowire_rtl::{Bits, Sim};
 use ferrowire_spec::csr::port::{multicast_hash, GidEntry, GIDS, GID_SLOTS};
 use ferrowire_spec::csr::DropReason;
@@ -155,7 +155,10 @@ fn frame_with(rng: &mut SmallRng, opcode: Opcode, payload: &[u8], trailer: usize
 
 /// Opcodes of the packets that a whole card looks at.
 pub fn opcodes() -> Vec<Opcode> {
-    let cfg = RnicConfig::named("generic-64b").expect("a built-in configuration");
+    let cfg = RnicConfig {
+        selective: false,
+        ..RnicConfig::named("generic-64b").expect("a built-in configuration")
+    };
     Opcode::ALL.iter().copied().filter(|opcode| cfg.hears(*opcode)).collect()
 }
 
@@ -493,7 +496,7 @@ pub fn expected_item(bytes: &[u8]) -> Vec<(&'static str, u128)> {
     let gid = destination(&frame).expect("a frame for the port");
     let bth = &frame.bth;
     let opcode = frame.opcode().expect("a sound frame");
-    let behind_ip = udp::BYTES + opcode.header_bytes();
+    let behind_ip = udp::BYTES + bth::BYTES + extension_bytes(opcode);
     let offset = eth::BYTES + frame.vlan.map_or(0, |_| vlan::BYTES) + frame.ip.bytes() + behind_ip;
     let mut fields: Vec<(&'static str, u128)> = vec![
         ("gid", gid as u128),
@@ -505,9 +508,15 @@ pub fn expected_item(bytes: &[u8]) -> Vec<(&'static str, u128)> {
         ("becn", bth.becn.into()),
         ("dest_qpn", bth.destqp.into()),
         ("ack_req", bth.ackreq.into()),
+        ("again", (!bth.migreq).into()),
+        ("distance", bth.resv7.into()),
         ("psn", bth.psn.into()),
         ("payload_offset", offset as u128),
-        ("payload_bytes", frame.payload.len() as u128),
+        // What a report tells passes as payload.
+        (
+            "payload_bytes",
+            (frame.payload.len() + opcode.header_bytes() - bth::BYTES - extension_bytes(opcode)) as u128,
+        ),
     ];
     let ext = &frame.ext;
     if let Some(h) = ext.reth {

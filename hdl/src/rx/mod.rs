@@ -12,3 +12,4 @@ pub mod icrc;
 pub mod keep;
 pub mod parse;
 pub mod peer;
+pub mod report;

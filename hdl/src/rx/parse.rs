@@ -45,12 +45,12 @@ use crate::neighbour;
 use crate::rx::address::{address, gid_bits, Addresses, GidKey, LATENCY};
 use crate::rx::peer::{self, Address, Origin, Peers};
 use crate::stream::{fifo, forward, half, Beat};
-use crate::types::{Headers, NEIGHBOUR_OPCODE, RAW_OPCODE};
+use crate::types::{extension_bytes, Headers, NEIGHBOUR_OPCODE, RAW_OPCODE};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Scope, Sig, Stream};
 use ferrowire_spec::csr::DropReason;
 use ferrowire_spec::qp_state::{MAX_RAW_FRAME, RAW_QPN};
 use ferrowire_spec::wire::opcode::Ext;
-use ferrowire_spec::wire::{bth, eth, icrc, ipv4, ipv6, pause, pfc, report, udp, vlan, Opcode};
+use ferrowire_spec::wire::{atomic_eth, bth, eth, icrc, ipv4, ipv6, pause, pfc, udp, vlan, Opcode};
 use ferrowire_spec::Field;
 
 /// Bytes of a frame that are kept: more than the longest headers.
@@ -59,8 +59,8 @@ const KEPT: usize = 128;
 const ETHERTYPE_AT: u32 = eth::ETHERTYPE.offset as u32 / 8;
 /// Bytes behind the Ethernet header and tag among them.
 const PACKET: usize = KEPT - eth::BYTES - vlan::BYTES;
-/// UDP, base and extension headers of any card. A report is the longest of them.
-const LAYER4_MOST: usize = udp::BYTES + bth::BYTES + report::BYTES;
+/// UDP, base and extension headers of any card.
+const LAYER4_MOST: usize = udp::BYTES + bth::BYTES + atomic_eth::BYTES;
 /// Words of an IPv4 header.
 const LEAST_WORDS: usize = ipv4::BYTES / 4;
 const MOST_WORDS: usize = 15;
@@ -318,8 +318,8 @@ pub fn parse(
     let total0 = is_v6.then(v6_total, field(&ipv4::LAYOUT, &ipv4::TOTAL_LEN, packet0).zext(LENGTH_BITS));
 
     // Where layer 4 begins is known as well: four places, a LUT a bit.
-    let extension_bytes = cfg.heard_extension_bytes();
-    let layer4_bytes = udp::BYTES + bth::BYTES + extension_bytes;
+    let longest_extensions = cfg.heard_extension_bytes();
+    let layer4_bytes = udp::BYTES + bth::BYTES + longest_extensions;
     let layer4_of = |ip_bytes: usize| bytes_of(packet0, ip_bytes, layer4_bytes);
     let layer4_0 = is_v6.then(layer4_of(ipv6::BYTES), layer4_of(ipv4::BYTES));
     // The UDP port follows the IP header and its options: so many words after the place it has without options.
@@ -492,12 +492,13 @@ pub fn parse(
         .collect();
     let mut header_bytes = lit(6, 0);
     let heard = |o: &Opcode| cfg.hears(*o);
-    let mut sizes: Vec<usize> = Opcode::ALL.iter().copied().filter(heard).map(|o| o.header_bytes()).collect();
+    let mut sizes: Vec<usize> = Opcode::ALL.iter().copied().filter(heard).map(extension_bytes).collect();
     sizes.sort_unstable();
     sizes.dedup();
     for size in sizes {
-        header_bytes =
-            header_bytes | opcode_is(opcode, |o| heard(&o) && o.header_bytes() == size).then(size, lit(6, 0));
+        header_bytes = header_bytes
+            | opcode_is(opcode, |o| heard(&o) && extension_bytes(o) == size)
+                .then(bth::BYTES + size, lit(6, 0));
     }
 
     let ended3 = m.reg("ended3", 1).reset(0);
@@ -536,7 +537,10 @@ pub fn parse(
     let between3 = delay("between3", datagram2 - (udp::BYTES + icrc::BYTES));
     let header_bytes3 = delay("header_bytes3", header_bytes);
     let known3 = delay("known3", opcode_is(opcode, |o| heard(&o)));
-    let no_payload3 = delay("no_payload3", opcode_is(opcode, |o| heard(&o) && !o.carries_payload()));
+    let no_payload3 = delay(
+        "no_payload3",
+        opcode_is(opcode, |o| heard(&o) && !o.carries_payload() && o != Opcode::RcReport),
+    );
     let transport3 = pass("transport3", transport2);
     let src_ip3 = if held { src_ip2.named("src_ip3") } else { third("src_ip3", src_ip2) };
     let ecn3 = pass("ecn3", ecn2);
@@ -557,7 +561,7 @@ pub fn parse(
         first_of(&[(base(&bth::TVER).any(), BthVersion), (!known3, ReservedOpcode), (malformed, Malformed)]);
     let early = early3 | early_here;
     let reason = early3.then(early_reason3, early_here.then(early_here_reason, late_reason));
-    let extensions = bytes_of(transport3, bth::BYTES, extension_bytes);
+    let extensions = bytes_of(transport3, bth::BYTES, longest_extensions);
     let ext = |name: &str| {
         let index = ext_sources.iter().position(|(n, _)| *n == name).expect("a source");
         let places = &ext_places3[index];
@@ -586,6 +590,8 @@ pub fn parse(
         becn: base(&bth::BECN),
         dest_qpn: raw3.then(lit(24, RAW_QPN), base(&bth::DESTQP)),
         ack_req: base(&bth::ACKREQ),
+        again: !base(&bth::MIGREQ),
+        distance: base(&bth::RESV7),
         psn: base(&bth::PSN),
         va: ext("va"),
         rkey: ext("rkey"),
@@ -761,7 +767,8 @@ mod tests {
     use rand::Rng;
 
     fn config(beat_bytes: u32) -> RnicConfig {
-        RnicConfig { beat_bytes, ..RnicConfig::named("generic-64b").unwrap() }
+        // The specification's frames.
+        RnicConfig { beat_bytes, selective: false, ..RnicConfig::named("generic-64b").unwrap() }
     }
 
     struct Bench {

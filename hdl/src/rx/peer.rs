@@ -39,13 +39,29 @@ impl Address {
     }
 }
 
+/// What a queue pair has with its peer of now.
+#[derive(Clone, Bundle)]
+pub struct Life {
+    /// What tells its peers apart.
+    pub peer: Sig,
+    /// They have agreed on selective retransmission.
+    pub selective: Sig,
+}
+
+impl Life {
+    /// The shape.
+    pub fn of() -> Self {
+        Life { peer: bits(PEER_BITS), selective: bits(1) }
+    }
+}
+
 /// What the queue pairs' peers are.
 #[derive(Clone, Bundle)]
 pub struct Peers {
     /// Their addresses.
     pub addresses: TableWrite<Address>,
     /// What tells those of a queue pair apart.
-    pub lives: TableWrite<Sig>,
+    pub lives: TableWrite<Life>,
 }
 
 impl Peers {
@@ -54,7 +70,7 @@ impl Peers {
         let index = bits(cfg.qp_bits());
         Peers {
             addresses: TableWrite { enable: bits(1), index, entry: Address::of() },
-            lives: TableWrite { enable: bits(1), index, entry: bits(PEER_BITS) },
+            lives: TableWrite { enable: bits(1), index, entry: Life::of() },
         }
     }
 }
@@ -66,12 +82,14 @@ pub struct Origin {
     pub from_peer: Sig,
     /// This one.
     pub peer: Sig,
+    /// With which it has agreed on selective retransmission.
+    pub selective: Sig,
 }
 
 impl Origin {
     /// The shape.
     pub fn of() -> Self {
-        Origin { from_peer: bits(1), peer: bits(PEER_BITS) }
+        Origin { from_peer: bits(1), peer: bits(PEER_BITS), selective: bits(1) }
     }
 
     /// Whether it is the peer that the queue pair has now.
@@ -95,12 +113,15 @@ pub fn source_of(
     let Peers { addresses, lives } = peers;
     table.write(addresses.enable, addresses.index, &addresses.entry);
     let held = table.read(m, always, qp, Collision::Old);
-    let of_lives = m.mem("lives", cfg.qps, &bits(PEER_BITS)).style(Style::Block).build();
+    let of_lives = m.mem("lives", cfg.qps, &Life::of()).style(Style::Block).build();
     of_lives.write(lives.enable, lives.index, &lives.entry);
     let life = of_lives.read(m, always, qp, Collision::Old);
     let source = if stays { source } else { m.delay("source", &source) };
     let same = held.ipv6.eq(source.ipv6) & held.ip.eq(source.ip);
-    Origin { from_peer: m.delay("from_peer", &same), peer: m.delay("peer", &life) }
+    let life = m.delay("life", &life);
+    let selective = cfg.only(cfg.selective, life.selective);
+    m.discard(&life);
+    Origin { from_peer: m.delay("from_peer", &same), peer: life.peer, selective }
 }
 
 #[cfg(test)]
@@ -140,7 +161,8 @@ mod tests {
                     sim.set_bits("peers_addresses_entry_ip", &Bits::new(128, ip));
                     sim.set("peers_lives_enable", 1);
                     sim.set("peers_lives_index", qp as u64);
-                    sim.set("peers_lives_entry", given[qp].2);
+                    sim.set("peers_lives_entry_peer", given[qp].2);
+                    sim.set("peers_lives_entry_selective", given[qp].2 & 1);
                     sim.tick();
                     sim.set("peers_addresses_enable", 0);
                     sim.set("peers_lives_enable", 0);
@@ -162,6 +184,8 @@ mod tests {
                     }
                 });
                 let same = (ipv6, ip) == (given[qp].0, given[qp].1);
+                let selective = sim.get("origin_selective");
+                assert_eq!(selective, u64::from(cfg.selective) & life, "seed {}", random.seed);
                 let origin = (sim.get("origin_from_peer") == 1, sim.get("origin_peer"));
                 assert_eq!(origin, (same, life), "seed {}", random.seed);
                 *if same { &mut ours } else { &mut others } += 1;

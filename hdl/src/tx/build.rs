@@ -53,7 +53,10 @@ use crate::context::timer::Departed;
 use crate::fields::assemble;
 use crate::loopback::{nothing, reserved};
 use crate::stream::{catch, fifo, forward, half, wide_skid, Beat, Wide};
-use crate::types::{is_raw, priority_of, AddressVector, TableWrite, TxPacket, NEIGHBOUR_OPCODE};
+use crate::types::{
+    extension_bytes, extensions_of, is_raw, priority_of, AddressVector, TableWrite, TxPacket,
+    NEIGHBOUR_OPCODE,
+};
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::command::PathMtu;
 use ferrowire_spec::wire::opcode::Ext;
@@ -266,8 +269,7 @@ fn is(cfg: &RnicConfig, opcode: Sig, holds: impl Fn(Opcode) -> bool) -> Sig {
 /// One extension header.
 fn extension(ext: Ext, p: &TxPacket) -> Sig {
     match ext {
-        // No card sends reports yet.
-        Ext::Report => unreachable!("cards have no selective retransmission"),
+        Ext::Report => unreachable!("it is payload here"),
         Ext::Deth => assemble(
             &deth::LAYOUT,
             &[(deth::QKEY, p.rkey), (deth::SRCQP, p.qp.zext(u32::from(deth::SRCQP.width)))],
@@ -299,13 +301,13 @@ fn extensions(cfg: &RnicConfig, p: &TxPacket) -> (Sig, Sig) {
     let words_width = clog2(most as u64 / 4 + 1);
     let (mut headers, mut words) = (lit(width, 0), lit(words_width, 0));
     let mut lists: Vec<&[Ext]> = Vec::new();
-    for list in Opcode::ALL.iter().filter(|o| cfg.speaks(**o)).map(|o| o.extensions()) {
+    for list in Opcode::ALL.iter().filter(|o| cfg.speaks(**o)).map(|o| extensions_of(*o)) {
         if !list.is_empty() && !lists.contains(&list) {
             lists.push(list);
         }
     }
     for list in lists {
-        let chosen = is(cfg, p.opcode, |o| o.extensions() == list);
+        let chosen = is(cfg, p.opcode, |o| extensions_of(o) == list);
         let parts: Vec<Sig> = list.iter().map(|ext| extension(*ext, p)).collect();
         let bytes: usize = list.iter().map(|ext| ext.bytes()).sum();
         headers = headers | (cat(&parts).zext(width) & chosen.repeat(width));
@@ -326,7 +328,7 @@ fn draft(cfg: &RnicConfig, p: &TxPacket) -> Draft {
 
     // Each bit of the words of all headers comes from the opcode alone, for the extensions have many multiplexers to choose.
     let fixed = (udp::BYTES + bth::BYTES + icrc::BYTES) / 4;
-    let header_words = |o: &Opcode| fixed + o.extensions().iter().map(|ext| ext.bytes()).sum::<usize>() / 4;
+    let header_words = |o: &Opcode| fixed + extension_bytes(*o) / 4;
     let of_headers: Vec<Sig> = (0..clog2(((fixed + cfg.sent_extension_bytes() / 4) + 1) as u64))
         .map(|bit| {
             let usual = (fixed >> bit & 1) as u32;
@@ -347,7 +349,9 @@ fn draft(cfg: &RnicConfig, p: &TxPacket) -> Draft {
             (bth::PKEY, lit(16, 0)),
             (bth::BECN, is(cfg, p.opcode, |o| o == Opcode::Cnp)),
             (bth::DESTQP, p.va.trunc(24) & datagram.repeat(24)),
+            (bth::MIGREQ, !p.again),
             (bth::ACKREQ, p.ack_req),
+            (bth::RESV7, p.distance),
             (bth::PSN, p.psn),
         ],
     );
@@ -379,7 +383,8 @@ impl Draft {
         let nothing = |field: Field| (field, lit(field.width.into(), 0));
         let udp = assemble(&udp::LAYOUT, &[(udp::SPORT, ports.udp_sport), nothing(udp::LEN)]);
         let dest = ports.dest_qpn & (!own.datagram).repeat(24);
-        let rest = [bth::OPCODE, bth::SE, bth::PAD, bth::BECN, bth::ACKREQ, bth::PSN].map(nothing);
+        let rest =
+            [bth::OPCODE, bth::SE, bth::MIGREQ, bth::PAD, bth::BECN, bth::ACKREQ, bth::PSN].map(nothing);
         let fields = [vec![(bth::PKEY, ports.pkey), (bth::DESTQP, dest)], rest.into()].concat();
         let bth = assemble(&bth::LAYOUT, &fields);
         let transport = own.transport | cat(&[udp, bth]).zext(own.transport.width());
@@ -926,11 +931,14 @@ mod tests {
             let (syndrome, imm, se, ackreq): (u8, u32, bool, bool) =
                 (rng.random(), rng.random(), rng.random(), rng.random());
             let (psn, msn) = (rng.random::<u32>() >> 8, rng.random::<u32>() >> 8);
+            let (again, distance) = (rng.random::<bool>(), rng.random::<u8>() >> 1);
             self.sources[0].push_values(&[
                 ("qp", p.qp as u128),
                 ("opcode", p.opcode.code().into()),
                 ("solicited", se.into()),
                 ("ack_req", ackreq.into()),
+                ("again", again.into()),
+                ("distance", distance.into()),
                 ("psn", psn.into()),
                 ("va", va.into()),
                 ("rkey", rkey.into()),
@@ -949,7 +957,9 @@ mod tests {
             let mut ext = Extensions::default();
             for header in p.opcode.extensions() {
                 match header {
-                    Ext::Report => unreachable!("cards have no selective retransmission"),
+                    Ext::Report => {
+                        ext.report = Some(ferrowire_spec::wire::Report::parse(&payload).expect("40 bytes"))
+                    }
                     Ext::Deth => ext.deth = Some(Deth { qkey: rkey, srcqp: p.qp as u32, ..Deth::default() }),
                     Ext::Reth => ext.reth = Some(Reth { va, rkey, len: dma_length }),
                     Ext::AtomicEth => ext.atomic = Some(AtomicEth { va, rkey, swap, compare }),
@@ -1002,18 +1012,20 @@ mod tests {
                     pkey: v.pkey,
                     becn,
                     destqp: v.dest_qpn,
+                    migreq: !again,
                     ackreq,
+                    resv7: distance,
                     psn,
                     ..Default::default()
                 },
                 ext,
-                payload: &payload,
+                payload: if p.opcode == Opcode::RcReport { &[] } else { &payload },
                 ..Default::default()
             };
             frame.seal().unwrap();
             let mut bytes = vec![0; frame.len()];
             frame.emit(&mut bytes).unwrap();
-            assert!(frame.bth.migreq && frame.bth.tver == 0 && Frame::parse(&bytes).is_ok());
+            assert!(frame.bth.tver == 0 && Frame::parse(&bytes).is_ok());
             let end = bytes.len();
             bytes[end - icrc::BYTES..].fill(0);
             self.expected.push(bytes);
@@ -1069,6 +1081,7 @@ mod tests {
         fn random_packet(&mut self, opcode: Opcode) -> Packet {
             let rng = &mut self.random.rng;
             let bytes = match (opcode.carries_payload(), rng.random_range(0..4)) {
+                (false, _) if opcode == Opcode::RcReport => ferrowire_spec::wire::report::BYTES,
                 (false, _) => 0,
                 (true, 0) => rng.random_range(0..=4096),
                 (true, _) => rng.random_range(0..=3 * self.cfg.beat_bytes as usize),

@@ -8,6 +8,7 @@ pub mod guard;
 pub mod icrc;
 pub mod join;
 pub mod pause;
+pub mod report;
 
 use crate::config::RnicConfig;
 use crate::context::timer::Departed;

@@ -11,7 +11,7 @@ const BEATS: [u32; 2] = [64, 8];
 #[test]
 fn an_acknowledgement_a_message_takes_three_cycles_or_five() {
     for (beat_bytes, qps) in BEATS.into_iter().flat_map(|beat_bytes| [1, 8].map(|qps| (beat_bytes, qps))) {
-        let cfg = RnicConfig { beat_bytes, ..config(256, 128) };
+        let cfg = RnicConfig { beat_bytes, selective: true, ..config(256, 128) };
         let mut bench = bench_of(&cfg, 13, 0.0);
         (0..qps).for_each(|qp| bench.start(qp));
         for i in 0..64 {
@@ -37,7 +37,8 @@ fn an_acknowledgement_a_message_takes_three_cycles_or_five() {
 #[test]
 fn other_answers_take_the_cycles_that_the_page_says() {
     for (beat_bytes, expected) in BEATS.into_iter().zip([[4, 3, 7, 4, 5, 4, 3], [5, 5, 11, 5, 6, 5, 5]]) {
-        let mut bench = bench_of(&RnicConfig { beat_bytes, ..config(32, LIMIT.into()) }, 14, 0.0);
+        let mut bench =
+            bench_of(&RnicConfig { beat_bytes, selective: true, ..config(32, LIMIT.into()) }, 14, 0.0);
         bench.start(0);
         bench.send_part(0);
         (0..6).for_each(|_| bench.send_end(0, true));
@@ -78,7 +79,8 @@ fn a_packet_takes_two_cycles() {
 #[test]
 fn the_values_of_atomics_leave_one_a_cycle() {
     for beat_bytes in BEATS {
-        let mut bench = bench_of(&RnicConfig { beat_bytes, ..config(32, LIMIT.into()) }, 15, 0.0);
+        let mut bench =
+            bench_of(&RnicConfig { beat_bytes, selective: true, ..config(32, LIMIT.into()) }, 15, 0.0);
         bench.start(0);
         bench.steps(2 * QPS);
         let psn = |i: u32| (bench.qps[0].to_send + i) % MODULUS;

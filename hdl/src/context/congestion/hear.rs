@@ -70,7 +70,7 @@ pub fn hear(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, cnps: Stream<No
     m.set(&comes, cnps.fire());
     let exists = m.delay("exists", &cnps.qpn.lt(cfg.qps));
     let cnp = m.delay("cnp", &cnps.payload);
-    m.discard(&cnp.qpn);
+    m.discard(&(cnp.qpn, cnp.origin.selective));
     let qp = m.delay("qp", &at);
 
     let given = &broadcast.attributes;

@@ -10,14 +10,14 @@
 //! A piece comes at most every other cycle. A WQE is whole two cycles behind its last one, and the next begins when it has left. Each piece
 //! behind the head's first three is an SGE, whose length counts once the head is there. Reset: nothing is held.
 
-use super::{banks, inline_room, room, sge_room, Banks, Listed, Released, Wqe, TOTAL_BITS, UNITS};
+use super::{banks, inline_room, room, sge_room, Banks, Listed, Released, Repeat, Wqe, TOTAL_BITS, UNITS};
 use crate::config::RnicConfig;
 use crate::fields::field;
 use crate::requester::fetch::{Fetched, UNIT};
 use crate::requester::gather::SGE_BITS;
 use crate::requester::schedule::MAX_STRIDE;
 use crate::types::TableWrite;
-use ferrowire_rtl::{cat, lit, module, Scope, Sig, Stream};
+use ferrowire_rtl::{cat, lit, module, Bundle, Scope, Sig, Stream};
 use ferrowire_spec::queue::send_wqe::{self, sge, INLINE_AT};
 
 /// Pieces of a unit.
@@ -55,11 +55,14 @@ pub fn list_by_sge(
     let (qp, index) = (m.reg("qp", cfg.qp_bits()).no_reset(), m.reg("index", 16).no_reset());
     let (last_unit, start) = (m.reg("last_unit", MAX_STRIDE).no_reset(), m.reg("start", 1).no_reset());
     let failed = m.reg("failed", 1).no_reset();
+    let (tag, last) = (m.reg_of("tag", &pieces.tag), m.reg("last", 1).no_reset());
     m.when(takes, |m| {
         m.set(&qp, pieces.qp);
         m.set(&index, pieces.index);
         m.set(&last_unit, unit);
         m.set(&start, pieces.start);
+        m.set_all(&tag, &pieces.tag);
+        m.set(&last, pieces.last);
         m.set(&failed, !pieces.start & (pieces.error | (failed & pieces.part.ne(0))));
     });
     m.when(takes & is_head, |m| m.set(&head, cat(&[head, pieces.piece]).slice(SGE_BITS, 8 * UNIT)));
@@ -86,7 +89,20 @@ pub fn list_by_sge(
         m.mux(of(send_wqe::INLINE), &of(send_wqe::INLINE_LEN).gt(bytes), &of(send_wqe::NUM_SGE).gt(sges));
     let too_large = m.delay("too_large", &(no_room & !start));
     let banked = !alone & !start;
-    let wqe = Wqe { qp, index, unit: head, total, too_large, banked, bank, error: failed, start };
+    let wqe = Wqe {
+        qp,
+        index,
+        unit: head,
+        total,
+        too_large,
+        banked,
+        bank,
+        error: failed,
+        start,
+        tag,
+        last,
+        repeat: Repeat::of().zeros(),
+    };
     let wqes = Stream::new(m, "wqe", full, wqe);
     m.when(closing, |m| m.set(&full, 1)).otherwise_when(wqes.ready, |m| m.set(&full, 0));
 

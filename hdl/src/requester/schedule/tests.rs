@@ -171,7 +171,14 @@ impl Bench {
                 m.input("paused", 8),
                 if pushes { m.input_of("pushes", &Pushes::of(&cfg)) } else { Pushes::of(&cfg).zeros() },
                 if pushes { m.input_of("freed", &Freed::of(&cfg)) } else { Freed::of(&cfg).zeros() },
+                cfg.selective.then(|| (m.stream_in("asks", &Ask::of(&cfg)), m.input("again_returned", 1))),
             );
+            if let Some((grants, kinds)) = out.again {
+                m.stream_out("again_grants", grants);
+                kinds.accept(1);
+                m.output("kind", &*kinds);
+            }
+            m.output("asked", &m.delay_zero("asked_now", &out.asked));
             if pushes {
                 m.output("word", &m.delay("word", &out.pushed));
             }

@@ -20,6 +20,7 @@ mod gate;
 mod model;
 mod plain;
 mod reads;
+mod selective;
 mod services;
 mod withdrawn;
 
@@ -28,10 +29,14 @@ const QPS: usize = 4;
 // Sources.
 const FETCHED: usize = 0;
 const RESTART: usize = 1;
+/// With selective retransmission.
+const REPEAT: usize = 2;
 // Sinks.
 const CANDIDATE: usize = 0;
 const RESUME: usize = 1;
 const OPERANDS: usize = 2;
+/// With selective retransmission.
+const MOVED: usize = 3;
 
 /// WQEs of a QP between its first packet and its last, or the place where it stops.
 struct Go {
@@ -99,7 +104,11 @@ struct Bench {
 
 impl Bench {
     fn new(seed: u64, beat_bytes: u32) -> Bench {
-        let cfg = RnicConfig { qps: QPS as u32, beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
+        Bench::of(seed, RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() })
+    }
+
+    fn of(seed: u64, cfg: RnicConfig) -> Bench {
+        let cfg = RnicConfig { qps: QPS as u32, ..cfg };
         let netlist = build("bench", |m| {
             let withdrawals = m.wire_of("withdrawals", &Withdrawals::write_of(&cfg));
             let out = segment(
@@ -116,6 +125,7 @@ impl Bench {
                 m.input("paused", 8),
                 m.input_of("handles", &AhEntry::write_of(&cfg)),
                 withdrawals.clone(),
+                cfg.selective.then(|| m.stream_in("repeat", &Wqe::of(&cfg))),
             );
             // What is taken back is over at once, or as the bench says.
             let counts = m.mem("counts", cfg.qps, &bits(WITHDRAWN_BITS)).style(Style::Distributed).build();
@@ -135,6 +145,8 @@ impl Bench {
             m.stream_out("operands", out.operands);
             // Of the cycle before, for that is over when the bench looks.
             m.output("forgotten", &m.delay("was_forgotten", &out.forgotten));
+            m.output("repeated", &m.delay("was_repeated", &out.repeated));
+            out.moved.into_iter().for_each(|moved| m.stream_out("moved", moved));
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
         sim.reset();
@@ -148,6 +160,11 @@ impl Bench {
             Sink::new("operands", &Operands::of()),
         ];
         sinks[OPERANDS].stall = Some(0.0);
+        if cfg.selective {
+            sources.push(Source::new("repeat", &Wqe::of(&cfg)));
+            sinks.push(Sink::new("moved", &QpInit::of(&cfg)));
+            sinks[MOVED].stall = Some(0.0);
+        }
         let mut bench = Bench {
             cfg,
             sim,

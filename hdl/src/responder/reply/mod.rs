@@ -61,7 +61,9 @@ use crate::memory::{Lookup, Passage, Translation};
 use crate::responder::known::Known;
 use crate::stream::{breath, deep_fifo};
 use crate::tx::arbitrate::TxSource;
-use crate::types::{DmaReadData, DmaReadRequest, DmaWrite, QpBroadcast, QpFault, TableWrite, TxPacket};
+use crate::types::{
+    DmaReadData, DmaReadRequest, DmaWrite, QpBroadcast, QpFault, TableWrite, TxPacket, DISTANCE_BITS,
+};
 use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
 
 /// What a reply is.
@@ -165,6 +167,8 @@ impl Header {
             ack_req: lit(1, 0),
             psn: self.psn,
             fresh: lit(1, 0),
+            again: lit(1, 0),
+            distance: lit(DISTANCE_BITS, 0),
             va: self.original,
             rkey: lit(32, 0),
             dma_length: lit(32, 0),

@@ -26,7 +26,8 @@
 use crate::config::RnicConfig;
 use crate::engine::{Shape, Source, Table, Verdict, Visit};
 use crate::stream::fifo;
-use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Scope, Sig, Stream};
+use crate::types::QpInit;
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Scope, Sig, Stream};
 use ferrowire_spec::wire::report::REACH;
 
 /// Cycles from a packet to its ruling.
@@ -97,6 +98,16 @@ impl Start {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
         Start { flow: bits(flow_bits(cfg)), psn: bits(24) }
+    }
+
+    /// The requests of a queue pair.
+    pub fn of_requests(init: &QpInit) -> Self {
+        Start { flow: cat(&[init.qp, lit(1, 0)]), psn: init.psn }
+    }
+
+    /// The responses to it.
+    pub fn of_responses(init: &QpInit) -> Self {
+        Start { flow: cat(&[init.qp, lit(1, 1)]), psn: init.psn }
     }
 }
 

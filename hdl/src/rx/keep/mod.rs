@@ -22,15 +22,19 @@
 //! follows that of the outputs in the same cycle for others. **Reset:** nothing is kept.
 
 pub mod judge;
+pub mod report;
 pub mod shelf;
 pub mod store;
 
 use crate::config::RnicConfig;
 use crate::path::whole_mtus;
-use crate::stream::{fifo, forward, Beat};
-use crate::types::TableWrite;
+use crate::requester::Proof;
+use crate::rx::dispatch::Sorted;
+use crate::stream::{fifo, fork, forward, Beat};
+use crate::types::{TableWrite, DISTANCE_BITS};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use judge::{flow_bits, judge, Claim, Start};
+use report::Gap;
 use shelf::{shelf, Decision, Fate, Stops, Wish};
 use store::store;
 
@@ -60,6 +64,8 @@ pub struct Front<T: Bundle> {
     pub reads: Sig,
     /// Its distance from the READ or atomic before it; 0 unless it is a response.
     pub distance: Sig,
+    /// Its MigReq is 0: it has been sent before.
+    pub again: Sig,
 }
 
 impl<T: Bundle> Front<T> {
@@ -72,7 +78,26 @@ impl<T: Bundle> Front<T> {
             psn: bits(24),
             last_byte: bits(32),
             reads: bits(1),
-            distance: bits(7),
+            distance: bits(DISTANCE_BITS),
+            again: bits(1),
+        }
+    }
+}
+
+impl Front<Sorted> {
+    /// Of what was received.
+    pub fn new(cfg: &RnicConfig, sorted: &Sorted) -> Self {
+        let (h, sort) = (&sorted.headers, &sorted.sort);
+        let known = !(h.dest_qpn >> cfg.qp_bits()).any();
+        Front {
+            selective: sort.counts & h.origin.from_peer & h.origin.selective & known,
+            flow: cat(&[h.dest_qpn.trunc(cfg.qp_bits()), sort.answer]),
+            psn: h.psn,
+            last_byte: h.dma_length - 1,
+            reads: sort.reads & h.dma_length.any(),
+            distance: h.distance & sort.answer.repeat(DISTANCE_BITS),
+            again: h.again,
+            item: sorted.clone(),
         }
     }
 }
@@ -84,6 +109,19 @@ pub struct Keep<T: Bundle + Interface> {
     pub headers: Stream<T>,
     /// Their frames, in the same order.
     pub frame: Stream<Beat>,
+    /// What else is to be known of them.
+    pub of: Kept,
+}
+
+/// What is kept.
+#[derive(Interface)]
+pub struct Kept {
+    /// What is missing of flows: of requests for the peer, of responses for the requester here.
+    pub gaps: Stream<Gap>,
+    /// Responses to what was asked for again, as they come. Whether they are taken does not matter.
+    pub proofs: Stream<Proof>,
+    /// A packet is kept: a pulse.
+    pub keeps: Sig,
     /// A packet found no room: a pulse.
     pub full: Sig,
     /// Nothing is kept.
@@ -96,6 +134,7 @@ struct Facts {
     psn: Sig,
     distance: Sig,
     further: Sig,
+    again: Sig,
 }
 
 /// What becomes of the next frame of the receive buffer.
@@ -132,6 +171,9 @@ pub fn keep<T: Bundle + Interface>(
     let waiting = Stream::new(m, "waiting", comes, shape.clone());
     m.drive(&waiting_room, waiting.ready);
     let enters = waiting.fire().named("enters");
+    let proof = Proof { flow: front.flow, psn: front.psn };
+    let proofs = Stream::new(m, "proof", enters & front.again & front.flow.msb(), proof);
+    m.discard(&proofs.ready);
     let waiting = fifo(&m.label("waiting"), JUDGED, waiting);
     let looked = Front { item: lit(1, 0), ..Front::of(cfg, bits(1)) };
     let looked = Front {
@@ -141,6 +183,7 @@ pub fn keep<T: Bundle + Interface>(
         last_byte: front.last_byte,
         reads: front.reads,
         distance: front.distance,
+        again: front.again,
         ..looked
     };
     let look = Stream::new(m, "look", headers.valid & front.selective & waiting_room, looked);
@@ -151,7 +194,7 @@ pub fn keep<T: Bundle + Interface>(
     let look = forward(&m.label("looked"), look);
     let further = look.reads.then(whole_mtus(m, look.last_byte, code), lit(24, 0)).named("further");
     let claim = Claim { flow: look.flow, first: look.psn - look.distance.zext(24), last: look.psn + further };
-    let facts = Facts { psn: look.psn, distance: look.distance, further };
+    let facts = Facts { psn: look.psn, distance: look.distance, further, again: look.again };
     let (claim_room, fact_room) = (m.wire("claim_room", 1), m.wire("fact_room", 1));
     let claims = Stream::new(m, "claim", look.valid & fact_room, claim);
     let facts = Stream::new(m, "facts", look.valid & claim_room, facts);
@@ -163,44 +206,51 @@ pub fn keep<T: Bundle + Interface>(
 
     // Rulings, and what is kept.
     let (ask, asks) = m.later("asks", &Claim::of(cfg));
+    // A flow that starts has its first tolerance, too.
+    let mut starts = fork(m, 2, starts).into_iter();
+    let mut start = || starts.next().expect("two ways");
+    let (starts, begins) = (start(), start().map(|start| start.flow));
     let rulings = judge(m, cfg, starts, ask, claims);
     let missing = !rulings.asked & !facts.valid;
     let wish = Wish {
         ruling: judge::Ruling { first: facts.psn, ..rulings.payload.clone() },
         distance: facts.distance,
         further: facts.further,
+        again: facts.again,
     };
     let wishes = Stream::new(m, "wish", rulings.valid & !missing, wish);
     rulings.accept(wishes.ready & !missing);
     facts.accept(wishes.fire() & !rulings.asked);
     let (kept_frame, kept_frames) = m.later("kept_frame", &frame.payload);
-    let (fetch, fetches) = m.later("fetch", &store::Chain::of(cfg, chunks));
-    let stored = store(m, cfg, chunks, kept_frame, fetch);
-    let shelf = shelf(m, cfg, chunks, wishes, stored.kept, stored.free, stops, tick);
-    asks.connect(shelf.asks);
-    let kept_fetches = fifo(&m.label("fetches"), FETCHED, shelf.fetches);
-    let discard_room = m.wire("discard_room", 1);
-    let fetching = Stream::new(m, "fetching", kept_fetches.valid & discard_room, kept_fetches.chain.clone());
-    let discards = Stream::new(m, "discards", fetching.fire(), kept_fetches.discard);
-    m.drive(&discard_room, discards.ready);
-    kept_fetches.accept(fetching.fire());
-    fetches.connect(fetching);
-    let discards = fifo(&m.label("discards"), 4, discards);
-
-    // What leaves the store: headers first.
     let packed = shape.pack();
     let per_beat = 8 * cfg.beat_bytes;
     let parts = packed.width().div_ceil(per_beat);
+    let (fetch, fetches) = m.later("fetch", &store::Fetch::of(cfg, chunks));
+    let stored = store(m, cfg, chunks, parts, kept_frame, fetch);
+    let executed = m.wire("executed", 1);
+    let shelf = shelf(m, cfg, chunks, wishes, stored.kept, stored.free, begins, executed, stops, tick);
+    asks.connect(shelf.asks);
+    let kept_fetches = fifo(&m.label("fetches"), FETCHED, shelf.fetches);
+    // The headers of the next frame wait in a register while this one leaves: what they are for takes its time.
+    let (head_taken, shown) = (m.reg("head_taken", 1).reset(0), m.reg("shown", 1).reset(0));
+    let free = !head_taken | kept_fetches.discard;
+    let fetching = Stream::new(m, "fetching", kept_fetches.valid & free, kept_fetches.payload.clone());
+    kept_fetches.accept(fetching.ready & free);
+    let takes_head = fetching.fire() & !fetching.discard;
+    fetches.connect(fetching);
     let counter = |name: &str| m.reg(name, clog2(u64::from(parts) + 1)).reset(0);
     let unloaded = counter("unloaded");
-    let (body, last_part) = (unloaded.eq(parts), unloaded.eq(parts - 1));
-    let out = stored.out;
-    // Those in beats before the last one.
-    let before = (parts > 1).then(|| m.reg("before", per_beat * (parts - 1)).no_reset());
-    let all = before.map_or(out.data, |before| cat(&[before, out.data]));
-    let shown = (out.valid & discards.valid & !*discards & last_part).named("shown");
-    let fetched: T = shape.unpack(all.trunc(packed.width()));
-    let throws = discards.valid & *discards;
+    let head = m.reg("head", per_beat * parts).no_reset();
+    let fetched: T = shape.unpack(head.trunc(packed.width()));
+    if head.width() > packed.width() {
+        m.discard(&head.slice(packed.width(), head.width() - packed.width()));
+    }
+    let (out, part) = (stored.out, stored.head);
+    let whole = part.valid & unloaded.eq(parts - 1);
+    m.when(part.valid, |m| {
+        m.set(&head, cat(&[head, part.data]).slice(per_beat, per_beat * parts));
+        m.set(&unloaded, whole.then(lit(unloaded.width(), 0), unloaded + 1));
+    });
 
     // Execution: one order of headers and of frames.
     let decided: Stream<Decision> = shelf.decisions;
@@ -263,8 +313,7 @@ pub fn keep<T: Bundle + Interface>(
     });
     held.accept(kept_last);
     let turn = order.valid & !*order;
-    let (from_ring, from_kept) =
-        (is(Move::Pass) & turn & frame.valid, order.valid & *order & body & out.valid);
+    let (from_ring, from_kept) = (is(Move::Pass) & turn & frame.valid, order.valid & *order & out.valid);
     let beats = m.mux(*order, &*out, &frame.payload);
     let frames = Stream::new(m, "frames", from_ring | from_kept, beats);
     let taken = (from_ring & frames.ready) | (is(Move::Drop) & frame.valid) | (keeping.fire() & !heads);
@@ -275,18 +324,12 @@ pub fn keep<T: Bundle + Interface>(
 
     // Frames of the store.
     let shows = gives & from_store;
-    let gathers = out.valid & discards.valid & !*discards & !body & !last_part;
-    let leaves = (throws & out.valid) | shows | gathers | (from_kept & frames.ready);
-    out.accept(leaves);
-    m.when(leaves, |m| {
-        m.when(!body, |m| m.set(&unloaded, unloaded + 1));
-        m.when(out.last, |m| m.set(&unloaded, 0));
-    });
-    if let Some(before) = before {
-        m.when(gathers, |m| m.set(&before, all.slice(per_beat, per_beat * (parts - 1))));
-    }
-    discards.accept(out.valid & out.last & leaves);
-    Keep { headers: given, frame: frames, full: shelf.full, empty: shelf.empty }
+    m.drive(&executed, m.delay_zero("shows_now", &shows));
+    m.when(whole, |m| m.set(&shown, 1)).otherwise_when(shows, |m| m.set(&shown, 0));
+    m.when(takes_head, |m| m.set(&head_taken, 1)).otherwise_when(shows, |m| m.set(&head_taken, 0));
+    out.accept(from_kept & frames.ready);
+    let of = Kept { gaps: shelf.gaps, proofs, keeps: shelf.keeps, full: shelf.full, empty: shelf.empty };
+    Keep { headers: given, frame: frames, of }
 }
 
 #[cfg(test)]

@@ -33,26 +33,38 @@
 //! is passed. The longest path is from the contexts' flows through the comparison to the register of hits.
 
 use super::judge::{flow_bits, Claim, Class, Ruling};
-use super::store::{largest, Chain, CHUNK};
+use super::report::{reports, Gap, Looks};
+use super::store::{largest, Chain, Fetch, CHUNK};
 use crate::config::RnicConfig;
 use crate::stream::{fifo, half};
+use crate::types::TableWrite;
 use ferrowire_rtl::{
     bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream, Style,
 };
+use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::wire::report::{MAX_DISTANCE, REACH};
 
 /// Flows for which packets are kept at the same time.
-pub const CONTEXTS: u32 = 16;
+pub const CONTEXTS: u32 = 8;
 /// Ticks of 4.096 us without a fetch after which a context is emptied.
 pub const AGE: u32 = 255;
 /// Bits of a PSN within a context.
-const SLOT_BITS: u32 = 8;
+pub(super) const SLOT_BITS: u32 = 8;
 const _: () = assert!(REACH == 1 << SLOT_BITS && MAX_DISTANCE == 127);
 /// Bits of a word of marks.
-const WORD_BITS: u32 = 5;
-const WORD: u32 = 1 << WORD_BITS;
+pub(super) const WORD_BITS: u32 = 5;
+pub(super) const WORD: u32 = 1 << WORD_BITS;
+/// Kept packets after a missing PSN that make it a lost one, at first.
+pub(super) const TOLERANCE: u32 = 32;
+/// How often that may be halved.
+const HALVED: u32 = 4;
+const HALVED_BITS: u32 = 3;
+/// Packets after which what is still lost is told once more.
+const EACH: u32 = 8;
 /// Bits of a distance.
 const DISTANCE_BITS: u32 = 7;
+/// Packets that are fetched and not handed on.
+const ASKED: u32 = 3;
 /// Packets that may be on their way into the store.
 const COMING: u32 = 32;
 
@@ -65,12 +77,14 @@ pub struct Wish {
     pub distance: Sig,
     /// The PSNs that it covers after its own.
     pub further: Sig,
+    /// Its MigReq is 0: it has been sent before.
+    pub again: Sig,
 }
 
 impl Wish {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Wish { ruling: Ruling::of(cfg), distance: bits(DISTANCE_BITS), further: bits(24) }
+        Wish { ruling: Ruling::of(cfg), distance: bits(DISTANCE_BITS), further: bits(24), again: bits(1) }
     }
 }
 
@@ -115,15 +129,6 @@ impl Decision {
     }
 }
 
-/// A packet that the store is to bring.
-#[derive(Clone, Bundle)]
-pub struct Fetch {
-    /// Where it is.
-    pub chain: Chain,
-    /// It is thrown away.
-    pub discard: Sig,
-}
-
 /// Flows of a queue pair that does not run.
 #[derive(Clone, Bundle)]
 pub struct Stops {
@@ -138,6 +143,13 @@ impl Stops {
     pub fn of(cfg: &RnicConfig) -> Self {
         Stops { valid: bits(1), qp: bits(cfg.qp_bits()) }
     }
+
+    /// Those of which a new state is told in which nothing is received.
+    pub fn of_states(m: &Scope, told: &TableWrite<Sig>) -> Self {
+        let runs = [QpState::Rtr, QpState::Rts, QpState::Sqd];
+        let runs = runs.iter().fold(lit(1, 0), |any, state| any | told.entry.eq(state.code()));
+        Stops { valid: m.delay_zero("stops", &(told.enable & !runs)), qp: m.delay("stopped", &told.index) }
+    }
 }
 
 /// What comes out.
@@ -149,6 +161,10 @@ pub struct Shelf {
     pub fetches: Stream<Fetch>,
     /// What those of them that are not thrown away cover: to be ruled on, in their order.
     pub asks: Stream<Claim>,
+    /// What is missing of flows.
+    pub gaps: Stream<Gap>,
+    /// A packet is kept: a pulse.
+    pub keeps: Sig,
     /// A packet found no room: a pulse.
     pub full: Sig,
     /// No context is in use.
@@ -206,7 +222,9 @@ enum Walk {
     Begin,
     /// Its `base` is not before its place.
     Settle,
-    /// A packet is looked for.
+    /// A word of marks is read.
+    Load,
+    /// A packet is looked for in it.
     Find,
     /// A slot is asked for.
     Read,
@@ -229,9 +247,43 @@ struct Context {
     wanted: Sig,
     empties: Sig,
     age: Sig,
+    /// How often its tolerance has been halved.
+    halved: Sig,
+    /// Packets since the last report, up to [`EACH`].
+    since: Sig,
+    /// There was one since something is lost.
+    told: Sig,
+    /// One of all that is missing is wanted; there was one since `base` moved, and so many packets before another one.
+    all: Sig,
+    forced: Sig,
+    repeats: Sig,
 }
 
-/// Keeps account; see the page's top. `free`: chunks of the store that are free.
+/// What a report has to know of a context.
+#[derive(Clone, Bundle)]
+pub(super) struct Chosen {
+    pub(super) flow: Sig,
+    pub(super) halved: Sig,
+    /// All that is missing counts as lost.
+    pub(super) all: Sig,
+}
+
+impl Chosen {
+    pub(super) fn of(cfg: &RnicConfig) -> Self {
+        Chosen { flow: bits(flow_bits(cfg)), halved: bits(HALVED_BITS), all: bits(1) }
+    }
+}
+
+/// The lowest of a set of contexts.
+pub(super) fn lowest(set: Sig) -> Sig {
+    let context_bits = clog2(CONTEXTS.into());
+    (0..CONTEXTS - 1)
+        .rev()
+        .fold(lit(context_bits, CONTEXTS - 1), |index, c| set.bit(c).then(lit(context_bits, c), index))
+}
+
+/// Keeps account; see the page's top. `free`: chunks of the store that are free; `begins`: flows that start; `executed`: a fetched packet has been
+/// handed on.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn shelf(
@@ -241,6 +293,8 @@ pub fn shelf(
     rulings: Stream<Wish>,
     kept: Stream<Chain>,
     free: Sig,
+    begins: Stream<Sig>,
+    executed: Sig,
     stops: Stops,
     tick: Sig,
 ) -> Shelf {
@@ -265,15 +319,16 @@ pub fn shelf(
                 wanted: reg("wanted", 1).reset(0),
                 empties: reg("empties", 1).reset(0),
                 age: reg("age", 8).no_reset(),
+                halved: reg("halved", HALVED_BITS).no_reset(),
+                since: reg("since", clog2(u64::from(EACH) + 1)).no_reset(),
+                told: reg("told", 1).no_reset(),
+                all: reg("all", 1).no_reset(),
+                forced: reg("forced", 1).no_reset(),
+                repeats: reg("repeats", clog2(EACH.into())).no_reset(),
             }
         })
         .collect();
     let each = |of: &dyn Fn(&Context) -> Sig| -> Vec<Sig> { contexts.iter().map(of).collect() };
-    let lowest = |set: Sig| -> Sig {
-        (0..CONTEXTS - 1)
-            .rev()
-            .fold(lit(context_bits, CONTEXTS - 1), |index, c| set.bit(c).then(lit(context_bits, c), index))
-    };
 
     // After reset all slots are emptied.
     let sweeping = m.reg("sweeping", 1).reset(1);
@@ -297,7 +352,7 @@ pub fn shelf(
         m.set(&frees, !cat(&each(&|c| c.valid)));
         m.when(rulings.valid, |m| m.set(&admit, Admit::Act));
     });
-    let Wish { ruling, distance, further } = wish.clone();
+    let Wish { ruling, distance, further, again } = wish.clone();
     let psn = ruling.first.trunc(SLOT_BITS);
     let acts = admit.is(Admit::Act);
     let known = hits.any();
@@ -310,6 +365,25 @@ pub fn shelf(
     m.when(acts, |m| m.set(&context, chosen));
     let bases = m.mem("bases", CONTEXTS, &bits(24)).style(Style::Distributed).build();
     bases.write(acts & (known | is_ahead), chosen, &ruling.base);
+
+    // The tolerance of each flow, as what fills its gap or comes once more shows it.
+    let tolerances = m.mem("tolerances", 2 * cfg.qps, &bits(HALVED_BITS)).style(Style::Block).build();
+    let halved_then = tolerances.read(m, idle, rulings.ruling.flow, Collision::Old);
+    let comes = (acts & !ruling.asked).named("comes");
+    let fills = comes & known & Class::Next.is(ruling.class);
+    let late_one = comes & Class::Before.is(ruling.class) & !again;
+    let most = halved_then.eq(HALVED);
+    let more = again.then(most.then(halved_then, halved_then + 1), lit(HALVED_BITS, 0));
+    let halved_now = fills.then(more, late_one.then(lit(HALVED_BITS, 0), halved_then)).named("halved_now");
+    begins.accept(!acts);
+    let flow = acts.then(ruling.flow, *begins);
+    tolerances.write(fills | late_one | begins.fire(), flow, &acts.then(halved_now, lit(HALVED_BITS, 0)));
+    let halved = m.delay("halved", &halved_now);
+    // What its context hears of it, a cycle later.
+    let arrived = m.delay_zero("arrived", &(comes & known));
+    let moved = m.delay_zero("moved", &moves);
+    let repeated =
+        (arrived & again & (Class::Next.is(ruling.class) | Class::Before.is(ruling.class))).named("repeated");
 
     // Its slot, and what its context has.
     let entering = Coming { context, psn, distance, further };
@@ -363,12 +437,15 @@ pub fn shelf(
     let (at, base, place) =
         (m.reg("at", 24).no_reset(), m.reg("base", 24).no_reset(), m.reg("place", 24).no_reset());
     let words = m.reg("words", SLOT_BITS - WORD_BITS + 1).no_reset();
-    let due = cat(&each(&|c| c.valid & (c.wanted | c.empties)));
+    let (reporting, reported) = (m.wire("is_reporting", 1), m.wire("is_reported", context_bits));
+    let due =
+        (0..).zip(&contexts).map(|(i, c)| c.valid & (c.wanted | c.empties) & !(reporting & reported.eq(i)));
+    let due = cat(&due.collect::<Vec<_>>());
     let turn = m.reg("turn", CONTEXTS).reset(0);
     let after = due & turn;
     let choice = lowest(after.any().then(after, due)).named("choice");
-    let begins = (walk.is(Walk::Idle) & due.any() & !sweeping).named("begins");
-    m.when(begins, |m| {
+    let walk_begins = (walk.is(Walk::Idle) & due.any() & !sweeping).named("begins");
+    m.when(walk_begins, |m| {
         m.set(&walked, choice);
         let later: Vec<Sig> = (0..CONTEXTS).map(|c| lit(context_bits, c).gt(choice)).collect();
         m.set(&turn, cat(&later));
@@ -388,13 +465,18 @@ pub fn shelf(
     // The ruling that moves `base` to the place may still be under way.
     m.when(walk.is(Walk::Settle), |m| {
         m.when((base - place).bit(23), |m| m.set(&base, place));
-        m.set(&walk, Walk::Find);
+        m.set(&walk, Walk::Load);
     });
     let marks =
         m.mem("marks", CONTEXTS << (SLOT_BITS - WORD_BITS), &bits(WORD)).style(Style::Distributed).build();
     let word_of = |context: Sig, psn: Sig| cat(&[psn.slice(WORD_BITS, SLOT_BITS - WORD_BITS), context]);
     let from: Vec<Sig> = (0..WORD).map(|i| at.trunc(WORD_BITS).le(i)).collect();
-    let word = (marks.read_now(word_of(walked, at)) & cat(&from)).named("word");
+    let loads = walk.is(Walk::Load);
+    let word = m.reg("word", WORD).no_reset();
+    m.when(loads, |m| {
+        m.set(&word, marks.read_now(word_of(walked, at)) & cat(&from));
+        m.set(&walk, Walk::Find);
+    });
     let first = (0..WORD - 1)
         .rev()
         .fold(lit(WORD_BITS, WORD - 1), |index, i| word.bit(i).then(lit(WORD_BITS, i), index));
@@ -405,14 +487,17 @@ pub fn shelf(
         m.set(&words, words + 1);
         let high = at.slice(WORD_BITS, 24 - WORD_BITS);
         m.set(&at, word.any().then(cat(&[first, high]), cat(&[lit(WORD_BITS, 0), high + 1])));
-        m.when(word.any(), |m| m.set(&walk, Walk::Read)).otherwise_when(none, |m| m.set(&walk, Walk::End));
+        m.when(word.any(), |m| m.set(&walk, Walk::Read))
+            .otherwise_when(none, |m| m.set(&walk, Walk::End))
+            .otherwise(|m| m.set(&walk, Walk::Load));
     });
     let walk_reads = (walk.is(Walk::Read) & !reads).named("walk_reads");
     m.when(walk_reads, |m| m.set(&walk, Walk::ReadOn));
     m.when(walk.is(Walk::ReadOn), |m| m.set(&walk, Walk::Look));
     let looks = walk.is(Walk::Look);
     // Before `base` nothing is wanted any more. Only a response reaches back.
-    let ahead = (at - base).named("ahead_of_base");
+    // Both stay while the slot is read.
+    let ahead = m.delay("ahead_of_base", &(at - base));
     let passed = ahead.bit(23);
     let reaches =
         !ahead.slice(DISTANCE_BITS, 23 - DISTANCE_BITS).any() & ahead.trunc(DISTANCE_BITS).le(slot.distance);
@@ -423,11 +508,17 @@ pub fn shelf(
         m.set_all(&found, &seen);
         m.set(&throws, discards | passed);
         m.set(&walk, Walk::End);
-        m.when(discards | passed | reaches, |m| m.set(&walk, Walk::Fetch));
+        // One that is still on its way will have the walk begin again.
+        m.when(slot.there & (discards | passed | reaches), |m| m.set(&walk, Walk::Fetch));
     });
-    m.assert(!looks | slot.there, "a slot with a mark has a packet");
+    m.assert(!looks | slot.there | slot.coming, "a slot with a mark has a packet");
     // The one write of a slot and of a place in a cycle.
-    let offers = walk.is(Walk::Fetch) & !decides & !acts;
+    // Few are on their way, for what arrives is decided on behind them.
+    let asked_for = m.reg("asked_for", clog2(u64::from(ASKED) + 1)).reset(0);
+    let may_ask = m.reg("may_ask", 1).reset(1);
+    // What a report tells stays as it is.
+    let told_of = reporting & reported.eq(walked);
+    let offers = walk.is(Walk::Fetch) & !decides & !acts & !told_of & (may_ask | throws);
     let (fetch_room, ask_room) = (m.wire("fetch_room", 1), m.wire("ask_room", 1));
     let fetch = Fetch { chain: found.chain.clone(), discard: throws };
     let fetch = Stream::new(m, "fetch", offers & ask_room, fetch);
@@ -436,6 +527,10 @@ pub fn shelf(
     m.drive(&fetch_room, fetch.ready);
     m.drive(&ask_room, ask.ready);
     let leaves = fetch.fire().named("leaves");
+    let one = |pulse: Sig| pulse.zext(asked_for.width());
+    let now = asked_for + one(ask.fire()) - one(executed);
+    m.set(&asked_for, now);
+    m.set(&may_ask, now.lt(ASKED));
     let (fetches, asks) = (half(&m.label("fetched"), fetch), half(&m.label("asked"), ask));
     let freed = m.wire("freed", 1);
     // `base` will be there when the next one is ruled on.
@@ -445,7 +540,7 @@ pub fn shelf(
         m.set(&place, next);
         m.set(&words, 0);
         m.when(!throws, |m| m.set(&base, next));
-        m.set(&walk, Walk::Find);
+        m.set(&walk, Walk::Load);
         m.when(freed, |m| m.set(&walk, Walk::Idle));
     });
     // A context that begins has its place from the ruling. One whose walk ends has all that is kept after `base`.
@@ -458,8 +553,9 @@ pub fn shelf(
 
     // What has come into the store.
     let writes_slot = keeps | leaves | sweeping;
-    let arrives = (kept.valid & coming.valid & !writes_slot).named("arrives");
-    kept.accept(coming.valid & !writes_slot);
+    let may_arrive = coming.valid & !writes_slot;
+    let arrives = (kept.valid & may_arrive).named("arrives");
+    kept.accept(may_arrive);
     coming.accept(arrives);
     m.set(&pending, pending + keeps.zext(pending.width()) - arrives.zext(pending.width()));
     let nothing = slot_shape.zeros();
@@ -469,13 +565,13 @@ pub fn shelf(
     let is_there = Slot { coming: no, there: yes, distance, further, chain: kept.payload.clone() };
     let walk_place = cat(&[at.trunc(SLOT_BITS), walked]);
     // Marks follow the slots.
-    let marked = m.mux(arrives, &word_of(coming.context, coming.psn), &word_of(walked, at));
+    let marked = m.mux(keeps, &word_of(context, psn), &word_of(walked, at));
     let bit_of = |psn: Sig| -> Vec<Sig> { (0..WORD).map(|i| psn.trunc(WORD_BITS).eq(i)).collect() };
-    let bit = m.mux(arrives, &cat(&bit_of(coming.psn)), &cat(&bit_of(at)));
+    let bit = m.mux(keeps, &cat(&bit_of(psn)), &cat(&bit_of(at)));
     let old = marks.read_now(marked);
-    let new = arrives.then(old | bit, old & !bit);
+    let new = keeps.then(old | bit, old & !bit);
     let marked = m.mux(sweeping, &swept.trunc(marked.width()), &marked);
-    marks.write(arrives | leaves | sweeping, marked, &sweeping.then(lit(WORD, 0), new));
+    marks.write(keeps | leaves | sweeping, marked, &sweeping.then(lit(WORD, 0), new));
     let place = m.mux(keeps, &cat(&[psn, context]), &walk_place);
     let place = m.mux(arrives, &cat(&[coming.psn, coming.context]), &place);
     let place = m.mux(sweeping, &swept, &place);
@@ -486,6 +582,31 @@ pub fn shelf(
     let read = slots.read(m, lit(1, 1), asked, Collision::New);
     m.set_all(&slot, &m.delay("slot_read", &read));
 
+    // Reports. Packets that are about to be handed on may still be kept then: what is missing after them need not wait.
+    let wants = contexts.iter().map(|c| {
+        let again = !c.told | c.since.eq(EACH);
+        c.valid & !c.empties & (c.all | (loses(m, c) & again))
+    });
+    let wants = cat(&wants.collect::<Vec<_>>());
+    let of = |context: Sig| Chosen {
+        flow: m.select(context, &each(&|c| c.flow)),
+        halved: m.select(context, &each(&|c| c.halved)),
+        all: m.select(context, &each(&|c| c.all)),
+    };
+    let looks = Looks {
+        due: wants,
+        of: &of,
+        place: &|context| {
+            let (place, base) = (places.read_now(context), bases.read_now(context));
+            m.mux((base - place).bit(23), &place, &base)
+        },
+        marks: &|context, word| marks.read_now(cat(&[word, context])),
+    };
+    let report = reports(m, cfg, &looks);
+    m.drive(&reporting, report.busy);
+    m.drive(&reported, report.context);
+    let report_begun = m.delay_zero("report_begun", &report.begins);
+
     // The contexts.
     let mut lasts = lit(1, 0);
     let chunks_of = |beats: Sig| ((beats + (CHUNK - 1)).slice(2, beats.width() - 2)).zext(chunk_bits);
@@ -493,7 +614,7 @@ pub fn shelf(
         let admitted = keeps & context.eq(c);
         let fetched = leaves & walked.eq(c);
         let here = arrives & coming.context.eq(c);
-        let begun = begins & choice.eq(c);
+        let begun = walk_begins & choice.eq(c);
         let count = one.packets + admitted.zext(SLOT_BITS + 1) - fetched.zext(SLOT_BITS + 1);
         let given = fetched.then(chunks_of(found.chain.beats), lit(chunk_bits, 0));
         let gets = here.then(chunks_of(kept.beats), lit(chunk_bits, 0));
@@ -501,7 +622,8 @@ pub fn shelf(
             m.set(&one.packets, count);
             m.set(&one.chunks, one.chunks + gets - given);
         });
-        let last = (one.valid & fetched & count.eq(0)).named(&format!("last_{c}"));
+        // Nothing is admitted in that cycle.
+        let last = (one.valid & fetched & one.packets.eq(1)).named(&format!("last_{c}"));
         lasts = lasts | last;
         m.when(begun, |m| m.set(&one.wanted, 0));
         m.when(here | (moves & hits.bit(c)), |m| m.set(&one.wanted, 1));
@@ -509,7 +631,31 @@ pub fn shelf(
         m.when(fetched, |m| m.set(&one.age, 0));
         let stopped = stops.valid & one.flow.trunc(cfg.qp_bits()).eq(stops.qp);
         m.when(one.valid & (stopped | one.age.eq(AGE)), |m| m.set(&one.empties, 1));
+        let own = context.eq(c);
+        m.when(!loses(m, one), |m| m.set(&one.told, 0));
+        m.when(report_begun & reported.eq(c), |m| {
+            m.set(&one.told, 1);
+            m.set(&one.since, 0);
+            m.set(&one.all, 0);
+        });
+        m.when(arrived & own, |m| {
+            m.set(&one.halved, halved);
+            m.when(one.since.ne(EACH), |m| m.set(&one.since, one.since + 1));
+        });
+        m.when(repeated & own, |m| {
+            m.set(&one.forced, 1);
+            m.set(&one.repeats, one.repeats + 1);
+            m.when(!one.forced | moved | one.repeats.all(), |m| m.set(&one.all, 1));
+            m.when(!one.forced | moved, |m| m.set(&one.repeats, 0));
+        })
+        .otherwise_when(moved & own, |m| m.set(&one.forced, 0));
         m.when(admitted & !one.valid, |m| {
+            m.set(&one.halved, halved);
+            m.set(&one.since, 0);
+            m.set(&one.told, 0);
+            m.set(&one.all, 0);
+            m.set(&one.forced, 0);
+            m.set(&one.repeats, 0);
             m.set(&one.valid, 1);
             m.set(&one.flow, ruling.flow);
             m.set(&one.packets, 1);
@@ -524,5 +670,20 @@ pub fn shelf(
     }
     m.drive(&freed, lasts);
     let empty = !cat(&each(&|c| c.valid)).any();
-    Shelf { decisions: half(&m.label("decided"), tell), fetches, asks, full, empty }
+    Shelf {
+        decisions: half(&m.label("decided"), tell),
+        fetches,
+        asks,
+        gaps: report.gaps,
+        keeps: m.delay_zero("kept_now", &keeps),
+        full,
+        empty,
+    }
+}
+
+/// As many packets are kept as make what is missing before them a loss.
+fn loses(m: &Scope, context: &Context) -> Sig {
+    let tolerance = clog2(TOLERANCE.into());
+    let over: Vec<Sig> = (0..=HALVED).map(|halved| (context.packets >> (tolerance - halved)).any()).collect();
+    m.select(context.halved, &over)
 }

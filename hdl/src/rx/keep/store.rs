@@ -19,11 +19,13 @@
 
 use crate::config::RnicConfig;
 use crate::loopback::merge::least_room;
-use crate::stream::{deep_fifo, forward, skid, Beat};
+use crate::stream::{deep_fifo, fifo, skid, Beat};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 
 /// Beats of a chunk: a link is read while its chunk is.
 pub const CHUNK: u32 = 4;
+/// Beats that have been read and not taken.
+const SHOWN: u32 = 32;
 
 /// A frame in the store.
 #[derive(Clone, Bundle)]
@@ -41,6 +43,22 @@ impl Chain {
     }
 }
 
+/// A frame that is read.
+#[derive(Clone, Bundle)]
+pub struct Fetch {
+    /// Where it is.
+    pub chain: Chain,
+    /// It is thrown away.
+    pub discard: Sig,
+}
+
+impl Fetch {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig, chunks: u32) -> Self {
+        Fetch { chain: Chain::of(cfg, chunks), discard: bits(1) }
+    }
+}
+
 /// Beats of the largest frame with what is kept before it, rounded up.
 pub fn largest(cfg: &RnicConfig) -> u32 {
     least_room(cfg) + 1024 / (8 * cfg.beat_bytes)
@@ -51,11 +69,22 @@ fn beat_bits(cfg: &RnicConfig) -> u32 {
     clog2(u64::from(largest(cfg)) + 1)
 }
 
+/// A beat of the first ones of a frame.
+#[derive(Clone, Bundle)]
+pub struct Head {
+    /// In this cycle.
+    pub valid: Sig,
+    /// Its bytes.
+    pub data: Sig,
+}
+
 /// What comes out of the store.
 #[derive(Interface)]
 pub struct Store {
     /// Frames that are written whole, in the order in which they were written.
     pub kept: Stream<Chain>,
+    /// The first beats of each frame that is read: they wait for nobody.
+    pub head: Head,
     /// Frames that were fetched.
     pub out: Stream<Beat>,
     /// Chunks that are free.
@@ -68,8 +97,9 @@ pub fn store(
     m: &Scope,
     cfg: &RnicConfig,
     #[param] chunks: u32,
+    #[param] heads: u32,
     frame: Stream<Beat>,
-    fetch: Stream<Chain>,
+    fetch: Stream<Fetch>,
 ) -> Store {
     let chunk_bits = clog2(chunks.into());
     let lane_bits = clog2(CHUNK.into());
@@ -85,7 +115,7 @@ pub fn store(
         Stream::new(m, "next_spare", unused | back.valid, unused.then(fresh.trunc(chunk_bits), *back));
     m.when(spare.fire() & unused, |m| m.set(&fresh, fresh + 1));
     back.accept(spare.ready & !unused);
-    let spare = forward(&m.label("spare"), spare);
+    let spare = fifo(&m.label("spare"), 2, spare);
 
     // In.
     let lane = m.reg("lane", lane_bits).reset(0);
@@ -123,15 +153,19 @@ pub fn store(
     let from_lane = m.reg("from_lane", lane_bits).no_reset();
     let left = m.reg("left", beat_bits(cfg)).no_reset();
     let (fetched, shown) = (m.reg("fetched", 1).reset(0), m.reg("shown", 1).reset(0));
-    let out_ready = m.wire("out_ready", 1);
-    let moves = (!shown | out_ready).named("moves");
-    let issues = (runs & moves).named("issues");
+    // What is read has its place: the stages never stand still.
+    let has_place = m.reg("has_place", 1).reset(1);
+    let issues = (runs & has_place).named("issues");
     let last = left.eq(1);
     let leaves = (issues & (from_lane.eq(CHUNK - 1) | last)).named("leaves");
     // Read again and again while its chunk is read: long before the last beat the link is there.
     let link = m.delay("link", &links.read(m, lit(1, 1), from, Collision::Any));
     fetch.accept(!runs | (issues & last));
+    let throws = m.reg("throws", 1).no_reset();
+    let head_left = m.reg("head_left", clog2(u64::from(heads) + 1).max(1)).no_reset();
+    let in_head = head_left.ne(0);
     m.when(issues, |m| {
+        m.when(in_head, |m| m.set(&head_left, head_left - 1));
         m.set(&left, left - 1);
         m.set(&from_lane, from_lane + 1);
         m.set(&runs, !last);
@@ -139,19 +173,30 @@ pub fn store(
     });
     m.when(fetch.fire(), |m| {
         m.set(&runs, 1);
-        m.set(&from, fetch.first);
+        m.set(&throws, fetch.discard);
+        m.set(&head_left, heads);
+        m.set(&from, fetch.chain.first);
         m.set(&from_lane, 0);
-        m.set(&left, fetch.beats);
+        m.set(&left, fetch.chain.beats);
     });
     let read = data.read(m, issues, ferrowire_rtl::cat(&[from_lane, from]), Collision::Never);
     let beat = m.reg_of("beat", &frame.payload);
-    m.when(moves, |m| {
-        m.set(&fetched, issues);
-        m.set(&shown, fetched);
-        m.set_all(&beat, &read);
-    });
-    let out = Stream::new(m, "out", shown, beat);
-    m.drive(&out_ready, out.ready);
+    m.set(&fetched, issues);
+    m.set(&shown, fetched);
+    m.set_all(&beat, &read);
+    // What each beat is comes along.
+    let follow = |name: &str, what: Sig| m.delay(name, &m.delay(&format!("{name}_read"), &what));
+    let (is_head, is_thrown) = (follow("is_head", in_head), follow("is_thrown", throws));
+    let head_beat = Head { valid: shown & is_head & !is_thrown, data: beat.data };
+    let out = Stream::new(m, "beat", shown & !is_head & !is_thrown, beat);
+    m.assert(!out.valid | out.ready, "what is read has its place");
+    m.discard(&out.ready);
+    let out = fifo(&m.label("out"), SHOWN, out);
+    let count = m.reg("count", clog2(u64::from(SHOWN) + 1)).reset(0);
+    let shows = issues & !in_head & !throws;
+    let now = count + shows.zext(count.width()) - out.fire().zext(count.width());
+    m.set(&count, now);
+    m.set(&has_place, now.lt(SHOWN));
     let returned = Stream::new(m, "returned", leaves, from);
     m.assert(!returned.valid | returned.ready, "there is room for every chunk that comes back");
     backs.connect(returned);
@@ -160,7 +205,7 @@ pub fn store(
     let one = |s: Sig| s.zext(chunk_bits + 1);
     m.set(&free, free + one(leaves) - one(takes));
     m.assert(!takes | free.ne(0), "a chunk that is taken is free");
-    Store { kept, out, free }
+    Store { kept, head: head_beat, out, free }
 }
 
 #[cfg(test)]
@@ -176,17 +221,19 @@ mod tests {
     fn bench(beat_bytes: u32) -> (Sim, [Source; 2], [Sink; 2]) {
         let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-64b").unwrap() };
         let (beat, chain) = (Beat::of(beat_bytes), Chain::of(&cfg, CHUNKS));
+        let fetch = Fetch::of(&cfg, CHUNKS);
         let netlist = build("bench", |m| {
-            let out = store(m, &cfg, CHUNKS, m.stream_in("frame", &beat), m.stream_in("fetch", &chain));
+            let out = store(m, &cfg, CHUNKS, 0, m.stream_in("frame", &beat), m.stream_in("fetch", &fetch));
             m.stream_out("kept", out.kept);
             m.stream_out("out", out.out);
+            m.discard(&out.head);
             m.output("free", &out.free);
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
         sim.reset();
         (
             sim,
-            [Source::new("frame", &beat), Source::new("fetch", &chain)],
+            [Source::new("frame", &beat), Source::new("fetch", &fetch)],
             [Sink::new("kept", &chain), Sink::new("out", &beat)],
         )
     }
@@ -216,7 +263,8 @@ mod tests {
                 if !kept.is_empty() && sources[1].left() < 3 && random.chance(often) {
                     let at = random.rng.random_range(0..kept.len());
                     let (chain, frame, chunks): ((u64, u64), Vec<u8>, u32) = kept.swap_remove(at);
-                    sources[1].push_values(&[("first", chain.0.into()), ("beats", chain.1.into())]);
+                    sources[1]
+                        .push_values(&[("chain_first", chain.0.into()), ("chain_beats", chain.1.into())]);
                     fetched.push((frame, chunks));
                 }
                 step(&mut sim, &mut sources, &mut sinks, &mut random, stall);
@@ -250,7 +298,7 @@ mod tests {
         // They are fetched, and their chunks are written again meanwhile.
         for item in &sinks[0].items {
             let (first, beats) = (item["first"].to_u128(), item["beats"].to_u128());
-            sources[1].push_values(&[("first", first), ("beats", beats)]);
+            sources[1].push_values(&[("chain_first", first), ("chain_beats", beats)]);
         }
         (0..4).for_each(|_| step(&mut sim, &mut sources, &mut sinks, &mut random, 0.0));
         sources[0].cycles.clear();

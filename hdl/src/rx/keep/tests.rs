@@ -18,8 +18,8 @@ struct Bench {
     sim: Sim,
     /// Headers, frames, starts.
     sources: [Source; 3],
-    /// Headers, frames.
-    sinks: [Sink; 2],
+    /// Headers, frames, reports.
+    sinks: [Sink; 3],
     random: Random,
     stall: f64,
     /// The number of each packet that was sent: what it is.
@@ -34,6 +34,7 @@ struct Packet {
     distance: u64,
     /// PSNs that it covers after its own.
     further: u64,
+    again: bool,
     bytes: Vec<u8>,
 }
 
@@ -57,8 +58,13 @@ impl Bench {
             );
             m.stream_out("given", out.headers);
             m.stream_out("out", out.frame);
-            m.output("full", &out.full);
-            m.output("empty", &out.empty);
+            m.stream_out("gaps", out.of.gaps);
+            out.of.proofs.accept(1);
+            m.discard(&out.of.proofs.payload);
+            m.discard(&out.of.proofs.valid);
+            m.output("keeps", &out.of.keeps);
+            m.output("full", &out.of.full);
+            m.output("empty", &out.of.empty);
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
         sim.reset();
@@ -77,7 +83,11 @@ impl Bench {
             Source::new("frame", &beat),
             Source::new("starts", &Start::of(&cfg)),
         ];
-        let sinks = [Sink::new("given", &bits(ITEM_BITS)), Sink::new("out", &beat)];
+        let sinks = [
+            Sink::new("given", &bits(ITEM_BITS)),
+            Sink::new("out", &beat),
+            Sink::new("gaps", &Gap::of(&cfg)),
+        ];
         Bench { cfg, sim, sources, sinks, random: Random::new(seed), stall, sent: Vec::new() }
     }
 
@@ -104,6 +114,7 @@ impl Bench {
                 ("last_byte", (256 * packet.further).into()),
                 ("reads", (packet.further > 0).into()),
                 ("distance", packet.distance.into()),
+                ("again", packet.again.into()),
             ],
         );
         item.insert("item".into(), Bits::from_bytes(ITEM_BITS, &bytes));
@@ -173,7 +184,14 @@ impl Sender {
                 psn = (psn + distance) % CIRCLE;
                 let length = if random.chance(0.2) { 1500 } else { 100 };
                 let length = random.rng.random_range(58..58 + length);
-                let packet = Packet { flow: Some(flow), psn, distance, further, bytes: random.bytes(length) };
+                let packet = Packet {
+                    flow: Some(flow),
+                    psn,
+                    distance,
+                    further,
+                    again: false,
+                    bytes: random.bytes(length),
+                };
                 psn = (psn + 1 + further) % CIRCLE;
                 packet
             })
@@ -246,11 +264,11 @@ fn flows_come_in_order_whatever_the_network_does() {
         (64, 0.5, 0.0, 6),
     ] {
         let mut bench = Bench::new(beat_bytes, 1024 * 64 / beat_bytes, seed, stall);
-        let mut senders: Vec<Sender> = (0..12)
+        let mut senders: Vec<Sender> = (0..8)
             .map(|n| {
                 // Requests of some queue pairs, and responses of others.
-                let flow = if n < 6 { n } else { n - 4 + QPS as usize };
-                Sender::new(&mut bench.random, flow, n >= 6, 300)
+                let flow = if n < 4 { n } else { n - 2 + QPS as usize };
+                Sender::new(&mut bench.random, flow, n >= 4, 300)
             })
             .collect();
         for sender in &senders {
@@ -259,13 +277,13 @@ fn flows_come_in_order_whatever_the_network_does() {
         let (mut plain, mut seen) = (0, 0);
         while senders.iter().any(|sender| !sender.over()) {
             if bench.sources[0].left() < 6 {
-                let n = bench.random.rng.random_range(0..13);
+                let n = bench.random.rng.random_range(0..9);
                 let packet = match senders.get_mut(n) {
                     Some(sender) => sender.send(&mut bench.random, loss),
                     None => {
                         plain += 1;
                         let bytes = bench.random.bytes(70);
-                        Some(Packet { flow: None, psn: plain, distance: 0, further: 0, bytes })
+                        Some(Packet { flow: None, psn: plain, distance: 0, further: 0, again: false, bytes })
                     }
                 };
                 if let Some(packet) = packet {
@@ -291,5 +309,180 @@ fn flows_come_in_order_whatever_the_network_does() {
         let others: Vec<u64> = given.iter().filter(|p| p.flow.is_none()).map(|p| p.psn).collect();
         assert_eq!(others, (1..=plain).collect::<Vec<_>>(), "seed {seed}");
         assert_eq!(bench.sim.get("empty"), 1, "seed {seed}: nothing is kept in the end");
+    }
+}
+
+/// A report: of which flow, from which PSN on, how much was heard and is lost, and the marks.
+#[derive(Debug)]
+struct Report {
+    flow: usize,
+    base: u64,
+    heard: u64,
+    lost: u64,
+    marks: [bool; 256],
+}
+
+impl Bench {
+    /// Reports that are whole, from the `seen`-th on.
+    fn reports(&self, seen: usize) -> Vec<Report> {
+        let parts = &self.sinks[2].items[8 * seen..];
+        parts
+            .chunks_exact(8)
+            .map(|parts| {
+                let of = |item: &crate::testing::Item, field: &str| item[field].to_u128() as u64;
+                let mut marks = [false; 256];
+                for (w, part) in parts.iter().enumerate() {
+                    for field in ["flow", "base", "heard", "lost"] {
+                        assert_eq!(of(part, field), of(&parts[0], field));
+                    }
+                    assert_eq!(of(part, "last"), u64::from(w == 7));
+                    (0..32).for_each(|i| marks[32 * w + i] = of(part, "word") >> i & 1 == 1);
+                }
+                let field = |name: &str| of(&parts[0], name);
+                let flow = field("flow") as usize;
+                Report { flow, base: field("base"), heard: field("heard"), lost: field("lost"), marks }
+            })
+            .collect()
+    }
+}
+
+impl Report {
+    fn marked(&self, psn: u64) -> bool {
+        self.marks[psn as usize % 256]
+    }
+
+    /// What it says is so, as the contract has it.
+    fn check(&self, seed: u64) {
+        let inside = |psn: u64| (psn + CIRCLE - self.base) % CIRCLE < self.heard;
+        let kept: Vec<u64> = (0..256).filter(|i| self.marked(self.base + i)).collect();
+        assert!(kept.iter().all(|i| inside(self.base + i)), "seed {seed}: {self:?}");
+        // What begins at `base` may be kept, and about to be handed on.
+        assert!(kept.last() == Some(&(self.heard - 1)), "seed {seed}: {self:?}");
+        let after = kept.iter().filter(|i| **i >= self.lost).count();
+        // One or two may be kept while a report is made.
+        let told = |tolerance: &usize| (*tolerance..tolerance + 3).contains(&after);
+        let by_tolerance = [32, 16, 8, 4, 2].iter().any(told) && self.marked(self.base + self.lost);
+        assert!(self.lost == self.heard || by_tolerance, "seed {seed}: {self:?}");
+    }
+}
+
+#[test]
+fn what_a_report_names_is_all_that_a_sender_has_to_repeat() {
+    for (loss, stall, seed) in [(0.01, 0.0, 1), (0.05, 0.1, 2), (0.2, 0.0, 3), (0.05, 0.4, 4)] {
+        let mut bench = Bench::new(64, 1024, seed, stall);
+        let mut senders: Vec<Sender> =
+            (0..6).map(|flow| Sender::new(&mut bench.random, flow, false, 600)).collect();
+        for sender in &senders {
+            bench.start(sender.flow, sender.first);
+        }
+        let (mut seen, mut told, mut quiet) = (0, 0, 0);
+        let mut again: VecDeque<Packet> = VecDeque::new();
+        // When each packet was sent last, and how often.
+        let mut sent = vec![vec![(0, 0); 600]; 6];
+        let mut now = 0;
+        let (mut lost, mut probes) = (0, 0);
+        while senders.iter().any(|sender| sender.given < sender.all.len()) {
+            if bench.sources[0].left() < 6 {
+                let n = bench.random.rng.random_range(0..6);
+                let packet = again.pop_front().or_else(|| {
+                    let sender = &mut senders[n];
+                    let packet = sender.all.get(sender.next)?;
+                    if (packet.psn + CIRCLE - sender.all[sender.given].psn) % CIRCLE >= 4 * WINDOW {
+                        return None;
+                    }
+                    sender.next += 1;
+                    sent[n][sender.next - 1].0 = now;
+                    Some(packet.clone())
+                });
+                if let Some(packet) = packet {
+                    match bench.random.chance(loss) {
+                        true => lost += 1,
+                        false => bench.send(&packet),
+                    }
+                }
+            }
+            bench.step();
+            now += 1;
+            for item in &bench.sinks[0].items[seen..] {
+                let packet = &bench.sent[number(item)];
+                let sender = &mut senders[packet.flow.expect("there are no others")];
+                if sender.all.get(sender.given).is_some_and(|next| next.psn == packet.psn) {
+                    sender.given += 1;
+                    quiet = 0;
+                }
+            }
+            seen = bench.sinks[0].items.len();
+            let reports = bench.reports(told);
+            told += reports.len();
+            for report in reports {
+                report.check(seed);
+                let sender = &senders[report.flow];
+                for (i, packet) in sender.all[..sender.next].iter().enumerate().skip(sender.given) {
+                    let is_lost = (packet.psn + CIRCLE - report.base) % CIRCLE < report.lost;
+                    if is_lost && !report.marked(packet.psn) && now - sent[report.flow][i].0 > 400 {
+                        sent[report.flow][i] = (now, sent[report.flow][i].1 + 1);
+                        again.push_back(Packet { again: true, ..packet.clone() });
+                    }
+                }
+            }
+            quiet += 1;
+            if quiet > 1500 {
+                // The probe: the oldest packet of each.
+                for sender in senders.iter().filter(|sender| sender.given < sender.all.len()) {
+                    again.push_back(Packet { again: true, ..sender.all[sender.given].clone() });
+                    probes += 1;
+                }
+                quiet = 0;
+            }
+            assert!(probes < 400, "seed {seed}: {:?}", senders.iter().map(|s| s.given).collect::<Vec<_>>());
+        }
+        bench.drain();
+        check(&bench.given(), &senders, seed);
+        assert_eq!(bench.sim.get("empty"), 1, "seed {seed}");
+        let repeated: usize = sent.iter().flatten().map(|(_, times)| times).sum();
+        println!("seed {seed}: {lost} lost, {repeated} repeated, {probes} probes, {told} reports");
+        assert!(
+            told > 10 && repeated + probes < 2 * lost + 30,
+            "seed {seed}: {repeated}, {probes} for {lost}"
+        );
+    }
+}
+
+/// What was kept leaves as fast as it can be written: so a queue pair that sends at the rate of the line comes to its end.
+#[test]
+fn what_is_kept_leaves_faster_than_the_line_brings_it() {
+    for (length, most) in [(1082, 20), (4154, 68)] {
+        let mut bench = Bench::new(64, 1024, 1, 0.0);
+        bench.start(0, 0);
+        let packet = |psn: u64| Packet {
+            flow: Some(0),
+            psn,
+            distance: 0,
+            further: 0,
+            again: false,
+            bytes: (0..length).map(|i| (psn + i) as u8).collect(),
+        };
+        (1..40).for_each(|psn| bench.send(&packet(psn)));
+        while bench.sources[1].left() > 0 {
+            bench.step();
+        }
+        (0..200).for_each(|_| bench.step());
+        // And others come meanwhile, a packet in 22 cycles of the line.
+        bench.send(&packet(0));
+        let mut cycles = 0;
+        let mut next = 40;
+        while bench.sinks[1].frames_seen() < 40 {
+            if bench.sinks[1].frames_seen() > 0 {
+                cycles += 1;
+                if cycles % (length / 48) == 0 {
+                    bench.send(&packet(next));
+                    next += 1;
+                }
+            }
+            bench.step();
+            assert!(cycles < 10_000);
+        }
+        println!("{length}: {} cycles a packet", cycles / 39);
+        assert!(cycles / 39 <= most, "{length}: {} cycles a packet", cycles / 39);
     }
 }
