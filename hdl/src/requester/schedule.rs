@@ -495,7 +495,7 @@ pub fn schedule(
     let kicks_turn = m.reg("kicks_turn", 1).reset(0);
     let kicks = kick.valid | woken;
     let kick_first = kicks & (kicks_turn | !doorbell.valid);
-    // What is asked for once more has its turn behind one of the others.
+    // What is asked for once more has its turn after one of the others.
     let asks_turn = m.reg("asks_turn", 1).reset(0);
     let is_again = takes & !resume.valid & asks_now & (asks_turn | !(doorbell.valid | kicks));
     let is_doorbell = takes & !resume.valid & doorbell.valid & !kick_first & !is_again;

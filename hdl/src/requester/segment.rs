@@ -440,7 +440,7 @@ pub fn segment(
 ) -> Segmented {
     let state = m.fsm("state", State::Idle);
     let idle = state.is(State::Idle);
-    // What is sent again goes first. A message that is under way gives way behind a packet, and goes on from its row.
+    // What is sent again goes first. A message that is under way gives way after a packet, and goes on from its row.
     let mains = wqes;
     let (mains_valid, main) = (mains.valid, mains.payload.clone());
     let (wqes, repeats_wait) = match repeats {

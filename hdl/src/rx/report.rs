@@ -244,7 +244,7 @@ mod tests {
                     sinks[1].items[before..].iter().flat_map(|item| item[""].to_bytes()).collect();
                 assert_eq!(sinks[1].items.len(), before + beats);
                 assert_eq!(bytes[..40], wanted_bytes[..]);
-                // Back again, behind one of four headers.
+                // Back again, after one of four headers.
                 let place = PLACES[round % 4];
                 let spoils = random.chance(0.2);
                 let mut frame = random.bytes(place);

@@ -14,7 +14,7 @@
 //!                                       +-----------------------------------------+
 //! ```
 //!
-//! [`judge`] knows what each flow waits for, [`shelf`] what is kept, and [`store`] has the frames, each behind its headers. Headers and frames leave in one
+//! [`judge`] knows what each flow waits for, [`shelf`] what is kept, and [`store`] has the frames, each after its headers. Headers and frames leave in one
 //! order, which is that of the decisions. Packets of other queue pairs pass in the same cycle if none with selective retransmission is before them.
 //!
 //! **Throughput:** others one a cycle; of those with selective retransmission one in three cycles, one in seven if it is kept. A frame goes into the store while another one leaves it.

@@ -513,7 +513,7 @@ pub fn shelf(
     });
     m.assert(!looks | slot.there | slot.coming, "a slot with a mark has a packet");
     // The one write of a slot and of a place in a cycle.
-    // Few are on their way, for what arrives is decided on behind them.
+    // Few are on their way, for what arrives is decided on after them.
     let asked_for = m.reg("asked_for", clog2(u64::from(ASKED) + 1)).reset(0);
     let may_ask = m.reg("may_ask", 1).reset(1);
     // What a report tells stays as it is.
